@@ -1,0 +1,115 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type CliRunner, createCliRunner, endOf } from "./testing/cli-runner.ts";
+
+let cli: CliRunner;
+
+beforeAll(async () => {
+  cli = await createCliRunner();
+}, 60_000);
+afterAll(() => cli.close());
+beforeEach(async () => {
+  await cli.run(["service", "stop", "--force"]);
+});
+
+const pid = () => Number(readFileSync(join(cli.home, "run/service.pid"), "utf8"));
+
+test("the service is started by the first command and stays", async () => {
+  expect(await cli.run(["service", "status"])).toMatchObject({ code: 1, stdout: "not running\n" });
+  expect((await cli.run(["list", "--json"])).stdout).toBe('{"vms":[]}\n');
+  const first = pid();
+  expect(await cli.run(["service", "start"])).toMatchObject({ stdout: `already running, pid ${first}\n` });
+});
+
+test("CAPSEM_NO_AUTOSTART turns that off", async () => {
+  const ran = await cli.run(["list"], { env: { CAPSEM_NO_AUTOSTART: "1" } });
+  expect(ran).toMatchObject({ code: 1, stderr: expect.stringContaining("CAPSEM_NO_AUTOSTART is set") });
+});
+
+test("commands started together end with one service", async () => {
+  const rans = await Promise.all(Array.from({ length: 4 }, () => cli.run(["status", "--json"])));
+  const pids = rans.map((ran) => (JSON.parse(ran.stdout) as { pid: number }).pid);
+  expect(rans.map((ran) => ran.code)).toEqual([0, 0, 0, 0]);
+  expect(new Set(pids)).toEqual(new Set([pid()]));
+}, 60_000);
+
+test("a service that ends at once is an error with its last words", async () => {
+  const script = join(cli.folder, "service.cjs");
+  renameSync(script, `${script}.kept`);
+  try {
+    expect((await cli.run(["list"])).stderr).toContain("is not built");
+    writeFileSync(script, 'console.error("no image here"); process.exit(3);');
+    expect((await cli.run(["list"])).stderr).toBe(
+      "capsem: Cannot start the service: it ended (exit code 3)\nno image here\n",
+    );
+  } finally {
+    renameSync(`${script}.kept`, script);
+  }
+}, 30_000);
+
+test("a stopped service is reported within 5 s with its pid, and --force ends it", async () => {
+  await cli.run(["service", "start"]);
+  const stopped = pid();
+  process.kill(stopped, "SIGSTOP");
+  const begun = Date.now();
+  const ran = await cli.run(["list"]);
+  expect(Date.now() - begun).toBeLessThan(5_000);
+  expect(ran).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining(`the service (pid ${stopped}): its process is stopped`),
+  });
+  expect((await cli.run(["service", "stop"])).code).toBe(1);
+  expect(await cli.run(["service", "stop", "--force"])).toMatchObject({
+    code: 0,
+    stdout: `stopped, pid ${stopped}\n`,
+  });
+  expect((await cli.run(["service", "stop", "--force"])).stdout).toBe("not running\n");
+}, 30_000);
+
+test("a pid file of long ago never makes a stranger die", async () => {
+  mkdirSync(join(cli.home, "run"), { recursive: true });
+  const file = join(cli.home, "run/service.pid");
+  const stranger = cli.start(["cp", "-", "nope:x"]);
+  const end = endOf(stranger);
+  writeFileSync(file, `${stranger.pid}\n`);
+  execFileSync("touch", ["-d", "2001-01-01", file]);
+  expect((await cli.run(["service", "stop", "--force"])).stdout).toBe("not running\n");
+  expect(stranger.exitCode).toBe(null);
+  stranger.kill("SIGKILL");
+  await end;
+});
+
+test("service stop ends it in order", async () => {
+  await cli.run(["create", "--name", "dev"]);
+  const ran = await cli.run(["service", "stop", "--json"]);
+  expect(JSON.parse(ran.stdout)).toMatchObject({ running: false, stopped: true });
+  expect((await cli.run(["service", "status", "--json"])).stdout).toBe('{"running":false}\n');
+});
+
+test("doctor tells each need with a remedy and starts nothing", async () => {
+  const ran = await cli.run(["doctor", "--json"]);
+  const { checks } = JSON.parse(ran.stdout) as { checks: { name: string; state: string; remedy: string }[] };
+  const names = [
+    "Node.js",
+    "QEMU",
+    "qemu-img",
+    "e2fsprogs",
+    "mmdebstrap",
+    "busybox",
+    "g++",
+    "KVM",
+    "disk space",
+    "guest image",
+    "service",
+  ];
+  expect(checks.map((check) => check.name)).toEqual(names);
+  for (const check of checks) expect(check.remedy === "").toBe(check.state === "good");
+  expect((await cli.run(["service", "status"])).stdout).toBe("not running\n");
+  const bare = await cli.run(["doctor"], { env: { PATH: "/nonexistent" } });
+  expect(bare.code).toBe(1);
+  expect(bare.stdout).toContain(
+    "MISS  qemu-img: qemu-img is not there, so disks cannot be made\n      apt-get install qemu-utils\n",
+  );
+}, 30_000);

@@ -1,0 +1,31 @@
+import { usageError } from "../cli-error.ts";
+import { commandOf, jobOptionsOf } from "../command-words.ts";
+import type { Handler } from "../context.ts";
+import { watchInterrupts } from "../interrupts.ts";
+import { followJob } from "../job-follow.ts";
+import { findVm } from "../vm-name.ts";
+
+const SIGINT = 2;
+
+export const exec: Handler = async (context, args) => {
+  const command = commandOf(args, 1);
+  if (command === null) throw usageError("Cannot run exec: the command is missing, see capsem help exec");
+  const options = jobOptionsOf(args, context.powers.env);
+  const vm = await findVm(await context.client(), args.word(0));
+  const forwardsStdin = !context.powers.stdin.isTerminal;
+  const job = vm.stream({ ...command, ...options, stdin: forwardsStdin });
+  const killed = new AbortController();
+  const unwatch = watchInterrupts(context.powers, {
+    interrupt: () => {
+      job.signal(SIGINT).then(undefined, () => undefined);
+    },
+    kill: (exitCode) => killed.abort(exitCode),
+  });
+  try {
+    const timeoutSecs = options.timeout_secs;
+    const followed = await followJob(context, job, { forwardsStdin, timeoutSecs, killed: killed.signal });
+    return followed.exitCode;
+  } finally {
+    unwatch();
+  }
+};

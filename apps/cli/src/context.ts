@@ -1,0 +1,15 @@
+import type { Client } from "@capsem/sdk";
+import type { Args } from "./args.ts";
+import type { Output } from "./output.ts";
+import type { Powers } from "./powers.ts";
+
+/** What a command gets. The client is made, and the service started, by the first call of `client`. */
+export interface Context {
+  readonly powers: Powers;
+  readonly output: Output;
+  readonly json: boolean;
+  readonly client: () => Promise<Client>;
+}
+
+/** Returns the exit code. */
+export type Handler = (context: Context, args: Args) => Promise<number>;

@@ -1,0 +1,40 @@
+import type { Powers } from "../powers.ts";
+import { diskSpace, guestImage, kvm, nodeVersion, serviceSocket } from "./machine.ts";
+import { program } from "./program.ts";
+
+export interface Finding {
+  readonly name: string;
+  /** missing: Capsem cannot work. warning: it works, worse. */
+  readonly state: "good" | "warning" | "missing";
+  readonly detail: string;
+  /** What to do; empty when nothing is. */
+  readonly remedy: string;
+}
+
+export type Check = () => Finding | Promise<Finding>;
+
+/** In the order in which they are needed. */
+export function findings(powers: Powers): Check[] {
+  const machine = process.arch === "arm64" ? "aarch64" : "x86_64";
+  const qemuPackage = process.arch === "arm64" ? "qemu-system-arm" : "qemu-system-x86";
+  const needs: [string, string, string, string, string][] = [
+    ["QEMU", `qemu-system-${machine}`, "--version", qemuPackage, "VMs cannot run"],
+    ["qemu-img", "qemu-img", "--version", "qemu-utils", "disks cannot be made"],
+    ["e2fsprogs", "mkfs.ext4", "-V", "e2fsprogs", "file systems cannot be made"],
+    ["mmdebstrap", "mmdebstrap", "--version", "mmdebstrap", "the guest image cannot be built"],
+    ["busybox", "busybox", "--help", "busybox-static", "the guest cannot boot"],
+    ["g++", "g++", "--version", "g++", "the native addon cannot be built"],
+  ];
+  return [
+    () => nodeVersion(process.versions.node),
+    ...needs.map(
+      ([name, file, flag, debian, lack]) =>
+        () =>
+          program({ name, file, flag, debian, lack }, powers),
+    ),
+    kvm,
+    () => diskSpace(powers),
+    () => guestImage(powers),
+    () => serviceSocket(powers),
+  ];
+}

@@ -1,0 +1,23 @@
+import { constants } from "node:os";
+import { exitOfSignal } from "./exit-code.ts";
+import type { Powers, Signal } from "./powers.ts";
+
+export interface InterruptListener {
+  /** The first Ctrl-C: the job gets it too. */
+  interrupt(): void;
+  /** The second one, SIGTERM or SIGHUP: everything ends now, and the program with this exit code. */
+  kill(exitCode: number): void;
+}
+
+const LAST: readonly Signal[] = ["SIGTERM", "SIGHUP"];
+
+/** Listens until the returned function is called. */
+export function watchInterrupts(powers: Powers, listener: InterruptListener): () => void {
+  let interrupted = false;
+  return powers.onSignals(["SIGINT", ...LAST], (name) => {
+    if (name === "SIGINT" && !interrupted) {
+      interrupted = true;
+      listener.interrupt();
+    } else listener.kill(exitOfSignal(constants.signals[name]));
+  });
+}

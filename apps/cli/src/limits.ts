@@ -1,0 +1,24 @@
+/** A service that is stopped (SIGSTOP) must be reported within 5 s, the start of Node included. */
+export const PROBE_STOPPED_MS = 3_000;
+/** A service that runs and does not answer, on a loaded machine. */
+export const PROBE_SILENT_MS = 15_000;
+export const SERVICE_START_MS = 30_000;
+export const SERVICE_POLL_MS = 50;
+/** Another start that won the race may still be opening its socket when ours has given up. */
+export const SERVICE_LOSER_GRACE_MS = 3_000;
+/** Stopping ends all VMs, each with 10 s. */
+export const SERVICE_STOP_MS = 30_000;
+export const SERVICE_KILL_MS = 5_000;
+/** After the second Ctrl-C, a SIGTERM or a closed pipe: how long we wait for the job's or VM's end. */
+export const KILL_GRACE_MS = 3_000;
+/** A job's end comes from the guest; this is what it may take beyond the job's own limit. */
+export const JOB_LIMIT_MARGIN_MS = 10_000;
+/** `--json` keeps this much of each stream, like the exec route. */
+export const JSON_STREAM_BYTES_MAX = 1024 * 1024;
+export const PROGRESS_INTERVAL_MS = 100;
+/** Lines of progress where nobody watches. */
+export const PLAIN_PROGRESS_INTERVAL_MS = 5_000;
+export const DOCTOR_COMMAND_MS = 5_000;
+/** Below the floor no VM is created; twice that is where a warning helps. */
+export const DISK_FLOOR_BYTES = 2 * 1024 ** 3;
+export const LOG_TAIL_BYTES = 4_096;

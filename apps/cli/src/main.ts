@@ -1,0 +1,66 @@
+import { Failure } from "@capsem/base";
+import { errorObjectOf, toFailure } from "./cli-error.ts";
+import type { Command } from "./command-table.ts";
+import type { Context } from "./context.ts";
+import { exitOfFailure } from "./exit-code.ts";
+import { Output } from "./output.ts";
+import { parse } from "./parse.ts";
+import type { Powers } from "./powers.ts";
+import { nodePowers } from "./powers-node.ts";
+
+async function main(argv: readonly string[], powers: Powers): Promise<number> {
+  const output = new Output(powers);
+  const asked = optionsOf(argv);
+  let exits: Command["exits"] = ["run", "exec", "shell"].includes(
+    argv.find((word) => !word.startsWith("-")) ?? "",
+  )
+    ? "job"
+    : "capsem";
+  try {
+    const parsed = parse(argv);
+    if (parsed.kind === "help") {
+      const { helpOf } = await import("./help.ts");
+      await output.print(helpOf(parsed.topic));
+      return 0;
+    }
+    const { command, args } = parsed;
+    exits = command.exits;
+    const handler = await command.load();
+    return await handler(contextOf(powers, output, args.flag("json")), args);
+  } catch (thrown) {
+    const failure = toFailure(thrown);
+    if (asked.includes("--json")) await output.json(errorObjectOf(failure));
+    else await output.say(failure.message);
+    if (failure.detail !== undefined && powers.env.CAPSEM_DEBUG === "1")
+      await output.error(`${failure.detail}\n`);
+    return exitOfFailure(failure.kind, exits);
+  }
+}
+
+/** What may be an option of ours, also where the rest could not be parsed. */
+function optionsOf(argv: readonly string[]): readonly string[] {
+  const end = argv.indexOf("--");
+  return end < 0 ? argv : argv.slice(0, end);
+}
+
+function contextOf(powers: Powers, output: Output, json: boolean): Context {
+  return {
+    powers,
+    output,
+    json,
+    client: async () => {
+      const { connect } = await import("./connect.ts");
+      return await connect(powers, output);
+    },
+  };
+}
+
+const powers = nodePowers();
+main(process.argv.slice(2), powers).then(
+  (code) => powers.exit(code),
+  (thrown: unknown) => {
+    // Only a broken stderr or a bug in the error path comes here.
+    process.exitCode = thrown instanceof Failure ? 1 : 70;
+    throw thrown;
+  },
+);

@@ -1,0 +1,60 @@
+import { EXIT } from "./exit-code.ts";
+import type { OutputPower, Powers } from "./powers.ts";
+
+/**
+ * Where a command writes. A reader that went away ends the program quietly, as it ends other tools: after
+ * `onBroken`, for commands that have something to end first. Nobody reading stderr is no reason to end.
+ */
+export class Output {
+  readonly #powers: Powers;
+  #onBroken: (() => Promise<void>) | null = null;
+
+  constructor(powers: Powers) {
+    this.#powers = powers;
+  }
+
+  set onBroken(listener: (() => Promise<void>) | null) {
+    this.#onBroken = listener;
+  }
+
+  async print(data: Uint8Array | string): Promise<void> {
+    try {
+      await this.#powers.stdout.write(data);
+    } catch (thrown) {
+      if (codeOf(thrown) !== "EPIPE") throw thrown;
+      const onBroken = this.#onBroken;
+      this.#onBroken = null;
+      await onBroken?.();
+      this.#powers.exit(EXIT.brokenPipe);
+    }
+  }
+
+  line(text: string): Promise<void> {
+    return this.print(`${text}\n`);
+  }
+
+  json(value: unknown): Promise<void> {
+    return this.print(`${JSON.stringify(value)}\n`);
+  }
+
+  async error(data: Uint8Array | string): Promise<void> {
+    await writeQuietly(this.#powers.stderr, data);
+  }
+
+  /** One line for people, on stderr. */
+  say(text: string): Promise<void> {
+    return this.error(`capsem: ${text}\n`);
+  }
+}
+
+async function writeQuietly(stream: OutputPower, data: Uint8Array | string): Promise<void> {
+  try {
+    await stream.write(data);
+  } catch (thrown) {
+    if (codeOf(thrown) !== "EPIPE" && codeOf(thrown) !== "EIO") throw thrown;
+  }
+}
+
+function codeOf(thrown: unknown): unknown {
+  return thrown instanceof Error && "code" in thrown ? thrown.code : undefined;
+}

@@ -1,0 +1,85 @@
+import { expect, test } from "vitest";
+import { COMMANDS } from "./command-table.ts";
+import { helpOf } from "./help.ts";
+import { parse } from "./parse.ts";
+
+function told(...argv: string[]): string {
+  const parsed = parse(argv);
+  if (parsed.kind === "help") return `help ${parsed.topic}`;
+  const { command, args } = parsed;
+  const rest = args.rest === null ? "" : ` -- ${args.rest.join("|")}`;
+  return `${command.name} ${args.words.join("|")}${rest}`;
+}
+
+test("commands are found by name, alias and group", () => {
+  expect(told("ls")).toBe("list ");
+  expect(told("rm", "a", "b")).toBe("delete a|b");
+  expect(told("files", "mv", "v", "a", "b")).toBe("files rename v|a|b");
+  expect(told("jobs", "dev")).toBe("jobs list dev");
+  expect(told("--version")).toBe("version ");
+  expect(told("--json", "status")).toBe("status ");
+});
+
+test("options may stand anywhere before --, and nothing after it is ours", () => {
+  const parsed = parse(["run", "--env", "A=1", "echo", "-e", "B", "--timeout=5", "--json"]);
+  if (parsed.kind !== "run") throw new Error("no command");
+  expect(parsed.args.all("env")).toEqual(["A=1", "B"]);
+  expect(parsed.args.number("timeout", 0, 10)).toBe(5);
+  expect(parsed.args.flag("json")).toBe(true);
+  expect(told("run", "--", "ls", "--help", "-x", "--")).toBe("run  -- ls|--help|-x|--");
+  expect(told("files", "rm", "v", "--", "-r")).toBe("files rm v|-r");
+  expect(told("cp", "-", "v:x")).toBe("cp -|v:x");
+});
+
+test("help is asked for in every usual way", () => {
+  for (const argv of [[], ["--help"], ["-h"], ["help"]]) expect(told(...argv)).toBe("help null");
+  expect(told("help", "run")).toBe("help run");
+  expect(told("run", "-h")).toBe("help run");
+  expect(told("help", "service")).toBe("help service");
+  expect(told("service")).toBe("help service");
+  expect(told("help", "files", "ls")).toBe("help files list");
+});
+
+const WRONG: [string[], RegExp][] = [
+  [["lisst"], /did you mean "list"/],
+  [["rnu", "x"], /did you mean "run"/],
+  [["service", "strat"], /did you mean "service start"/],
+  [["zzzzzz"], /see capsem help/],
+  [["help", "lisst"], /did you mean "list"/],
+  [["--frob"], /a command comes first/],
+  [["run", "--tmeout", "5", "x"], /did you mean --timeout/],
+  [["run", "ls", "-l"], /after --/],
+  [["run", "a", "b"], /one string, or its words after --/],
+  [["list", "x"], /usage is capsem list/],
+  [["run", "--timeout"], /needs SECS/],
+  [["run", "--timeout", "--", "x"], /needs SECS/],
+  [["run", "--json=yes", "x"], /takes none/],
+  [["run", "--cpus", "1", "--cpus", "2", "x"], /twice/],
+];
+
+test("wrong usage is told with what was probably meant", () => {
+  for (const [argv, text] of WRONG) expect(() => parse(argv), argv.join(" ")).toThrow(text);
+});
+
+test("every command has help with its usage, options, examples and exit codes", () => {
+  for (const command of COMMANDS) {
+    const text = helpOf(command.name);
+    expect(text).toContain(`Usage: capsem ${command.name}`);
+    for (const option of command.options ?? []) expect(text).toContain(`--${option.name}`);
+    for (const example of command.examples) expect(text).toContain(`  ${example}\n`);
+    expect(text.split("\n").every((line) => line.length <= 110)).toBe(true);
+  }
+});
+
+test("every example is a command that is understood", () => {
+  for (const example of COMMANDS.flatMap((command) => command.examples)) {
+    const words = example.match(/"[^"]*"|\S+/g)?.map((word) => word.replace(/^"|"$/g, "")) ?? [];
+    const from = words.indexOf("capsem") + 1;
+    const pipe = words.indexOf("|", from);
+    expect(parse(words.slice(from, pipe < 0 ? undefined : pipe)).kind, example).toBe("run");
+  }
+});
+
+test("every command of the table can be loaded", async () => {
+  for (const command of COMMANDS) expect(await command.load(), command.name).toBeTypeOf("function");
+});

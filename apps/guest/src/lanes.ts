@@ -1,0 +1,99 @@
+import type { Duplex } from "node:stream";
+import { type Failure, messageOf } from "@capsem/base";
+import {
+  createGuestControlLane,
+  createGuestDataLane,
+  type GuestDataLane,
+  type Mux,
+  type MuxStream,
+  muxTransport,
+  pump,
+  WIRE_IDENTITY,
+} from "@capsem/wire";
+import type { Log } from "./log.ts";
+import { keepPortOpen } from "./port-device.ts";
+
+export interface LanesOptions {
+  readonly control: string;
+  readonly bulk: string;
+  readonly agentInstance: string;
+  readonly log: Log;
+  /** The control lane of a new generation; everything older is gone. */
+  readonly onControl: (mux: Mux) => void;
+  /** The host opened a stream on the bulk lane. */
+  readonly onBulkStream: (stream: MuxStream) => void;
+}
+
+/** What the newest control hello said of the bulk lane. */
+interface Expectation {
+  readonly marker: Uint8Array;
+  readonly generation: number;
+}
+
+/** The two lanes of the agent. The host starts each generation, by a hello on the control lane. */
+export class Lanes {
+  readonly #options: LanesOptions;
+  #bulk: GuestDataLane | undefined;
+  /** Kept for a bulk port that opens later than the control port. */
+  #expected: Expectation | undefined;
+
+  constructor(options: LanesOptions) {
+    this.#options = options;
+  }
+
+  /** Never resolves; rejects for a bug. */
+  run(): Promise<unknown> {
+    const { control, bulk } = this.#options;
+    return Promise.all([
+      keepPortOpen(control, (port) => this.#openControl(port), this.#noteFor("control")),
+      keepPortOpen(bulk, (port) => this.#openBulk(port), this.#noteFor("bulk")),
+    ]);
+  }
+
+  #openControl(port: Duplex): void {
+    const lane = createGuestControlLane({
+      transport: muxTransport(port),
+      identity: WIRE_IDENTITY,
+      agentInstance: this.#options.agentInstance,
+      onOpen: refuse,
+      onFailure: (failure) => this.#failed("control", failure),
+      onGeneration: (mux, hello) => {
+        this.#options.log.info("lane generation", { generation: hello.lane_generation });
+        this.#expected = { marker: hello.bulk_marker.slice(), generation: hello.lane_generation };
+        this.#expectBulk();
+        this.#options.onControl(mux);
+      },
+    });
+    pump(port, lane);
+  }
+
+  #openBulk(port: Duplex): void {
+    const lane = createGuestDataLane({
+      transport: muxTransport(port),
+      onOpen: this.#options.onBulkStream,
+      onFailure: (failure) => this.#failed("bulk", failure),
+      onGeneration: () => undefined,
+    });
+    this.#bulk = lane;
+    this.#expectBulk();
+    pump(port, lane);
+  }
+
+  #expectBulk(): void {
+    if (this.#bulk === undefined || this.#expected === undefined) return;
+    this.#bulk.expect(this.#expected.marker, this.#expected.generation);
+  }
+
+  #failed(lane: string, failure: Failure): void {
+    this.#options.log.warn("lane failed", { lane, kind: failure.kind, error: failure.message });
+  }
+
+  #noteFor(lane: string): (error: unknown) => void {
+    return (error) => this.#options.log.warn("port not open", { lane, error: messageOf(error) });
+  }
+}
+
+/** The host opens no stream on the control lane. */
+function refuse(stream: MuxStream): void {
+  stream.reset("no_such_port");
+}

@@ -1,0 +1,69 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { readFileSync, writeFileSync, writeSync } from "node:fs";
+import { cpus, setPriority, totalmem } from "node:os";
+import { Cgroup } from "./cgroup.ts";
+import { isSystemError } from "./plain-file.ts";
+import type { GuestPlaces, MachineFacts, Powers } from "./powers.ts";
+import { Zygote } from "./zygote.ts";
+
+/** The helper gets nothing of our environment: all it needs is in its arguments. */
+const EMPTY_ENV = {};
+
+export function nodePowers(places: GuestPlaces): Powers {
+  const start = (args: string[], stdio: ("pipe" | "ignore" | "inherit")[]): ChildProcess =>
+    spawn(places.helper, args, { stdio, env: EMPTY_ENV, cwd: "/" });
+  return {
+    nowMs: () => Date.now(),
+    monotonicUs: () => Number(process.hrtime.bigint() / 1000n),
+    random: (bytes) => randomBytes(bytes),
+    machine: machineFacts,
+    writeLog: (line) => {
+      try {
+        writeSync(2, line);
+      } catch (error) {
+        // A console that takes no more must not end the agent: the line is lost.
+        if (!isSystemError(error)) throw error;
+      }
+    },
+    startZygote: () => new Zygote(start(["job"], ["pipe", "pipe", "pipe", "pipe"])),
+    startRepair: () => start(["repair", places.machineId], ["pipe", "pipe", "inherit"]),
+    startInit: (root, cgroup, hostname) =>
+      start(["workload-init", root, cgroup, hostname], ["ignore", "pipe", "inherit"]),
+    powerOff: () => writeFileSync(places.sysrq, "o"),
+  };
+}
+
+/** The agent goes on when the workload does its worst: out of its cgroup, first at the CPU, last to be killed. */
+export function protectSelf(cgroups: string): string[] {
+  const agent = new Cgroup(`${cgroups}/agent`);
+  agent.create();
+  const self = new Cgroup("/proc/self");
+  const refused: string[] = [];
+  if (!agent.set("cgroup.procs", String(process.pid))) refused.push("cgroup.procs");
+  if (!agent.set("cpu.weight", "10000")) refused.push("cpu.weight");
+  if (!agent.set("memory.min", "104857600")) refused.push("memory.min");
+  if (!self.set("oom_score_adj", "-1000")) refused.push("oom_score_adj");
+  try {
+    setPriority(-20);
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    refused.push("nice");
+  }
+  return refused;
+}
+
+function machineFacts(): MachineFacts {
+  const uptime = Number(readFileSync("/proc/uptime", "utf8").split(" ", 1)[0]);
+  return {
+    uptimeMs: Number.isFinite(uptime) ? uptime * 1000 : 0,
+    memoryTotalBytes: totalmem(),
+    cpus: Math.max(1, cpus().length),
+    clocksource: clocksource(),
+  };
+}
+
+function clocksource(): string {
+  const path = "/sys/devices/system/clocksource/clocksource0";
+  return new Cgroup(path).read("current_clocksource")?.slice(0, 64) ?? "unknown";
+}

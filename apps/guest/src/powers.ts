@@ -1,0 +1,35 @@
+import type { ChildProcess } from "node:child_process";
+import type { Zygote } from "./zygote.ts";
+
+/** Where things are in the guest. Tests have other places. */
+export interface GuestPlaces {
+  readonly control: string;
+  readonly bulk: string;
+  readonly helper: string;
+  readonly workloadRoot: string;
+  readonly disk: string;
+  readonly cgroups: string;
+  readonly machineId: string;
+  readonly sysrq: string;
+}
+
+export interface MachineFacts {
+  readonly uptimeMs: number;
+  readonly memoryTotalBytes: number;
+  readonly cpus: number;
+  readonly clocksource: string;
+}
+
+/** The ambient authority of the guest agent. */
+export interface Powers {
+  nowMs(): number;
+  monotonicUs(): number;
+  /** Unpredictable only in a process that started after the kernel's entropy was repaired. */
+  random(bytes: number): Uint8Array;
+  machine(): MachineFacts;
+  writeLog(line: string): void;
+  startZygote(): Zygote;
+  startRepair(): ChildProcess;
+  startInit(root: string, cgroup: string, hostname: string): ChildProcess;
+  powerOff(): void;
+}

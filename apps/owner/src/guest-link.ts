@@ -1,0 +1,137 @@
+import { type Deferred, defer, Failure, ignore, within } from "@capsem/base";
+import {
+  createHostControlLane,
+  createHostDataLane,
+  type DuplexLike,
+  type GuestBody,
+  type GuestMessage,
+  type HostControlLane,
+  type HostDataLane,
+  type HostMessage,
+  hostControlPort,
+  type Mux,
+  type MuxStream,
+  muxTransport,
+  PORTS,
+  pump,
+  startHostLanes,
+  WIRE_IDENTITY,
+} from "@capsem/wire";
+import { GuestRequests } from "./guest-requests.ts";
+import type { Log } from "./log.ts";
+
+export interface GuestLinkOptions {
+  readonly control: DuplexLike;
+  readonly bulk: DuplexLike;
+  readonly random: (bytes: number) => Uint8Array;
+  readonly log: Log;
+  /** How long the agent may take to answer a new generation: a boot, or a moment. */
+  readonly helloTimeoutMs: number;
+  onMessage(message: GuestMessage): void;
+  /** The agent that ran before is gone; what it had open ends with this cause. */
+  onAgentLost(cause: Failure): void;
+}
+
+/** The two lanes of an owner and the control stream on them: one generation at a time. */
+export class GuestLink {
+  readonly requests: GuestRequests;
+  readonly #options: GuestLinkOptions;
+  readonly #control: HostControlLane;
+  readonly #bulk: HostDataLane;
+  #generation = 0;
+  #instance: string | null = null;
+  #bulkMux: Mux | null = null;
+  #send: ((message: HostMessage) => Promise<void>) | null = null;
+  #ready: Deferred<GuestBody<"ready">> = freshReady();
+
+  constructor(options: GuestLinkOptions) {
+    this.#options = options;
+    this.requests = new GuestRequests("r");
+    const { helloTimeoutMs } = options;
+    this.#control = createHostControlLane({
+      identity: WIRE_IDENTITY,
+      transport: muxTransport(options.control),
+      onOpen: (stream) => this.#accept(stream),
+      helloTimeoutMs,
+    });
+    this.#bulk = createHostDataLane({
+      transport: muxTransport(options.bulk),
+      onOpen: (stream) => stream.reset("refused"),
+      helloTimeoutMs,
+    });
+    pump(options.control, this.#control);
+    pump(options.bulk, this.#bulk);
+  }
+
+  /** Starts, or starts again, both lanes with a new generation; resolves when the agent is ready. */
+  async start(): Promise<GuestBody<"ready">> {
+    this.#generation += 1;
+    const generation = this.#generation;
+    this.requests.disconnect(new Failure("lane_lost", "Cannot go on: the guest lanes are starting again"));
+    this.#ready = freshReady();
+    const timeoutMs = this.#options.helloTimeoutMs;
+    const markers = { bulk: this.#options.random(32), traffic: this.#options.random(32) };
+    const lanes = { control: this.#control, bulk: this.#bulk };
+    const { control, bulk } = await startHostLanes(lanes, { generation, markers });
+    this.#bulkMux = bulk.mux;
+    if (this.#instance !== null && this.#instance !== control.hello.agent_instance) {
+      this.#options.onAgentLost(
+        new Failure("guest_lost", "Cannot go on: the guest agent was lost and started again"),
+      );
+    }
+    this.#instance = control.hello.agent_instance;
+    return within(
+      this.#ready.promise,
+      timeoutMs,
+      () => new Failure("boot_timeout", `Cannot reach the guest agent: not ready in ${timeoutMs} ms`),
+    );
+  }
+
+  bulk(): Mux {
+    if (this.#bulkMux === null)
+      throw new Failure("wrong_state", "Cannot reach the guest: the bulk lane is not up");
+    return this.#bulkMux;
+  }
+
+  /** A message that gets no answer by id. */
+  async send(message: HostMessage): Promise<void> {
+    if (this.#send === null)
+      throw new Failure("wrong_state", "Cannot reach the guest agent: it is not connected");
+    await this.#send(message);
+  }
+
+  /** The hypervisor ended: everything that waits ends with `cause`. */
+  lose(cause: Failure): void {
+    this.requests.disconnect(cause);
+    this.#ready.reject(cause);
+    this.#options.onAgentLost(cause);
+  }
+
+  #accept(stream: MuxStream): void {
+    if (stream.port !== PORTS.control.number) {
+      stream.reset("no_such_port");
+      return;
+    }
+    const port = hostControlPort(stream);
+    const send = (message: HostMessage) => port.send(message);
+    this.#send = send;
+    this.requests.connect(send);
+    this.#receive(port.messages()).catch((cause: unknown) => {
+      this.#options.log("warning", "control stream ended", { cause: String(cause) });
+    });
+  }
+
+  async #receive(messages: AsyncIterable<GuestMessage>): Promise<void> {
+    for await (const message of messages) {
+      if (this.requests.settle(message)) continue;
+      if (message.name === "ready") this.#ready.resolve(message.body);
+      this.#options.onMessage(message);
+    }
+  }
+}
+
+function freshReady(): Deferred<GuestBody<"ready">> {
+  const ready = defer<GuestBody<"ready">>();
+  ignore(ready.promise);
+  return ready;
+}

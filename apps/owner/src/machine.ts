@@ -1,0 +1,228 @@
+import type { SpawnPlan } from "@capsem/api";
+import { Failure, ignore } from "@capsem/base";
+import {
+  type Hypervisor,
+  joinDisk,
+  onPortChange,
+  pause,
+  quit,
+  restore,
+  resume,
+  saveState,
+  startHypervisor,
+} from "@capsem/vmm";
+import { encodeMessagePack, type GuestMessage } from "@capsem/wire";
+import { consoleLines } from "./console-lines.ts";
+import { Files } from "./files.ts";
+import { GuestLink } from "./guest-link.ts";
+import { Health } from "./health.ts";
+import { Jobs } from "./jobs.ts";
+import { OWNER_LIMITS } from "./limits.ts";
+import type { OwnerPowers } from "./powers.ts";
+
+/** One VM on its hypervisor: how it comes up, is claimed, and ends. The plan's kind decides the way. */
+export class Machine {
+  readonly jobs: Jobs;
+  readonly files: Files;
+  readonly health: Health;
+  readonly #plan: SpawnPlan;
+  readonly #powers: OwnerPowers;
+  readonly #hypervisor: Hypervisor;
+  readonly #link: GuestLink;
+  #ending = false;
+
+  private constructor(plan: SpawnPlan, powers: OwnerPowers, hypervisor: Hypervisor) {
+    this.#plan = plan;
+    this.#powers = powers;
+    this.#hypervisor = hypervisor;
+    this.#link = new GuestLink({
+      control: hypervisor.control,
+      bulk: hypervisor.bulk,
+      random: powers.random,
+      log: powers.log,
+      helloTimeoutMs: plan.kind === "fork" ? OWNER_LIMITS.requestTimeoutMs : OWNER_LIMITS.coldBootTimeoutMs,
+      onMessage: (message) => this.#onMessage(message),
+      onAgentLost: (cause) => this.jobs.lose(cause),
+    });
+    this.jobs = new Jobs(this.#link, `${plan.folder}/jobs`, powers.now);
+    this.files = new Files(this.#link);
+    this.health = new Health({
+      ping: (sequence) => this.#link.send({ name: "ping", body: { sequence } }),
+      onChange: (guest) => powers.onHealth(guest),
+      now: powers.now,
+    });
+    hypervisor.console.on("data", consoleLines(powers.writeLog, powers.now));
+    hypervisor.stderr.on("data", (chunk: Uint8Array) =>
+      powers.log("warning", "hypervisor", { text: Buffer.from(chunk).toString("utf8").slice(0, 2000) }),
+    );
+    ignore(
+      hypervisor.ended.then(() => this.#link.lose(new Failure("guest_lost", "Cannot go on: the VM ended"))),
+    );
+  }
+
+  static async start(plan: SpawnPlan, powers: OwnerPowers): Promise<Machine> {
+    const hypervisor = await startHypervisor({
+      kind: plan.kind,
+      vmId: plan.vm_id,
+      cpus: plan.cpus,
+      memoryMib: plan.memory_mib,
+      accelerator: plan.accelerator,
+      qemuBinary: plan.qemu_binary,
+      launcher: plan.launcher,
+      launcherArguments: powers.launcherArguments(plan),
+      descriptors: plan.descriptors,
+      diskCapacityBytes: plan.disk_capacity_bytes,
+      spawn: powers.spawn,
+      sendDescriptors: powers.sendDescriptors,
+    });
+    return new Machine(plan, powers, hypervisor);
+  }
+
+  get pid(): number {
+    return this.#hypervisor.pid;
+  }
+
+  get ended(): Hypervisor["ended"] {
+    return this.#hypervisor.ended;
+  }
+
+  /** An end that was asked for. */
+  get ending(): boolean {
+    return this.#ending;
+  }
+
+  /** Until the guest agent answers. */
+  async wake(): Promise<void> {
+    const { kind } = this.#plan;
+    if (kind === "fork") {
+      await restore(this.#hypervisor, OWNER_LIMITS.restoreTimeoutMs);
+      await joinDisk(this.#hypervisor);
+    } else if (kind === "cold") await joinDisk(this.#hypervisor);
+    await resume(this.#hypervisor);
+    const ready = await this.#link.start();
+    this.#powers.log("info", "guest agent ready", { ...ready });
+    this.#watchAgent();
+  }
+
+  /** Clock, entropy and names first, then the disk; what a claim does again for a VM that waited in a pool. */
+  async prepare(hostname: string): Promise<void> {
+    await this.repair(hostname);
+    await this.#link.requests.ask(
+      "mount_disk",
+      { capacity_bytes: this.#plan.disk_capacity_bytes },
+      { timeoutMs: OWNER_LIMITS.mountTimeoutMs },
+    );
+  }
+
+  async repair(hostname: string): Promise<void> {
+    const { random, now } = this.#powers;
+    const machineId = Buffer.from(random(16)).toString("hex");
+    await this.#link.requests.ask("boot_config", {
+      clock_ms: now(),
+      entropy: random(64),
+      hostname,
+      machine_id: machineId,
+    });
+  }
+
+  async setEnv(entries: readonly string[]): Promise<void> {
+    if (entries.length === 0) return;
+    const bytes = encodeMessagePack(entries);
+    await this.files.sendBlob(bytes, (id) =>
+      this.#link.requests.ask("set_env", { size: bytes.length }, { id }),
+    );
+  }
+
+  /** Runs each kind of command once, so that a claimed VM finds its code translated and cached. */
+  async warm(): Promise<void> {
+    for (const [index, argv] of WARM_COMMANDS.entries()) {
+      const job = `job_warm${index}`;
+      await this.jobs.start({
+        job,
+        argv: [...argv],
+        stdin: false,
+        time_left_ms: OWNER_LIMITS.requestTimeoutMs,
+      });
+      await this.jobs.wait(job, AbortSignal.timeout(OWNER_LIMITS.requestTimeoutMs));
+      this.jobs.forget(job);
+    }
+  }
+
+  async pause(): Promise<void> {
+    this.health.stop();
+    await pause(this.#hypervisor);
+  }
+
+  async resume(): Promise<void> {
+    await resume(this.#hypervisor);
+  }
+
+  /** The golden's own end: quiet, saved to the plan's state descriptor, gone. */
+  async save(): Promise<void> {
+    this.#ending = true;
+    await this.#link.requests.ask("prepare_snapshot", {});
+    await saveState(this.#hypervisor, OWNER_LIMITS.saveTimeoutMs);
+  }
+
+  async signal(job: string, signal: number, tree: boolean): Promise<void> {
+    this.jobs.get(job);
+    await this.#link.requests.ask("job_signal", { job, signal, tree });
+  }
+
+  async resize(job: string, terminal: { cols: number; rows: number }): Promise<void> {
+    this.jobs.get(job);
+    await this.#link.requests.ask("job_resize", { job, terminal });
+  }
+
+  /** Ends the guest in order where it still answers, else at once. Resolves when the hypervisor is gone. */
+  async stop(forced: boolean): Promise<void> {
+    this.#ending = true;
+    this.health.stop();
+    if (!forced) {
+      try {
+        await this.#link.requests.ask("shutdown", {}, { timeoutMs: OWNER_LIMITS.shutdownTimeoutMs });
+        await quit(this.#hypervisor, 1_000);
+      } catch (cause) {
+        this.#powers.log("warning", "guest did not end in order", { cause: String(cause) });
+      }
+    }
+    this.#hypervisor.kill();
+    await this.#hypervisor.ended;
+  }
+
+  kill(): void {
+    this.#hypervisor.kill();
+  }
+
+  /** The agent's end of the control port closes and opens again: its process ended and was started anew. */
+  #watchAgent(): void {
+    let wasClosed = false;
+    onPortChange(this.#hypervisor, (port, open) => {
+      if (port !== "control" || this.#ending) return;
+      // A restored machine reports the port that stands open once more: only a close makes an open news.
+      if (!open) wasClosed = true;
+      if (!open || !wasClosed) return;
+      wasClosed = false;
+      this.#powers.log("warning", "guest agent opened its control port again");
+      this.#link.start().catch((cause: unknown) => {
+        this.#powers.log("error", "guest agent did not come back", { cause: String(cause) });
+      });
+    });
+  }
+
+  #onMessage(message: GuestMessage): void {
+    if (message.name === "pong") this.health.onPong(message.body);
+    else if (message.name === "job_done") {
+      this.jobs
+        .onDone(message.body)
+        .catch((cause: unknown) => this.#powers.log("error", "job end failed", { cause: String(cause) }));
+    }
+  }
+}
+
+const WARM_COMMANDS: readonly (readonly string[])[] = [
+  ["true"],
+  ["bash", "-c", "true"],
+  ["bash", "-lc", "ls / > /dev/null; true"],
+  ["true"],
+];

@@ -1,0 +1,57 @@
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { writeSync } from "node:fs";
+import type { SpawnPlan } from "@capsem/api";
+import { launchWords, native, qemuReadPaths, qemuWritePaths } from "@capsem/native";
+import { inheritedDescriptors, reopenedDescriptors } from "@capsem/vmm";
+import { createLog } from "./log.ts";
+import type { OwnerPowers } from "./powers.ts";
+
+const QEMU_OPEN_FILES_MAX = 256;
+
+export function nodePowers(): Omit<OwnerPowers, "onHealth"> {
+  const now = () => performance.timeOrigin + performance.now();
+  const writeLog = (line: string) => {
+    try {
+      writeSync(2, line);
+    } catch {
+      // The service reads our log; when it is gone, or slow to take it, a line is lost and the VM goes on.
+      return;
+    }
+  };
+  return {
+    spawn,
+    writeLog,
+    now,
+    log: createLog(writeLog, now),
+    random: (bytes) => randomBytes(bytes),
+    sendDescriptors: (socket, payload, descriptors) => native().sendDescriptors(socket, payload, descriptors),
+    launcherArguments: (plan) => launcherArguments(plan),
+  };
+}
+
+/** QEMU gets its own libraries to read, its inherited descriptors, and nothing else. */
+function launcherArguments(plan: SpawnPlan): readonly string[] {
+  const reopened = reopenedDescriptors(plan);
+  const { args } = launchWords(
+    {
+      parentPid: process.pid,
+      command: plan.qemu_binary,
+      args: [],
+      ...(plan.uid === null ? {} : { user: { uid: plan.uid, gid: plan.uid } }),
+      grants: {
+        ...qemuReadPaths(plan.qemu_binary),
+        write: qemuWritePaths(plan.accelerator === "kvm" ? "kvm" : "tcg"),
+      },
+      readFds: reopened.read,
+      writeFds: reopened.write,
+      keepFds: inheritedDescriptors(plan),
+      openFilesMax: QEMU_OPEN_FILES_MAX,
+      landlock: "try",
+      netNamespace: "try",
+    },
+    plan.launcher,
+  );
+  // The hypervisor's own path follows from who spawns it.
+  return args.slice(0, -1);
+}

@@ -1,0 +1,15 @@
+import type { spawn } from "node:child_process";
+import type { SpawnPlan } from "@capsem/api";
+import type { Log } from "./log.ts";
+
+/** The ambient authority of an owner, made in powers-node.ts. */
+export interface OwnerPowers {
+  readonly spawn: typeof spawn;
+  readonly log: Log;
+  writeLog(line: string): void;
+  now(): number;
+  random(bytes: number): Uint8Array;
+  sendDescriptors(socket: number, payload: Uint8Array, descriptors: number[]): void;
+  launcherArguments(plan: SpawnPlan): readonly string[];
+  onHealth(guest: "ok" | "unresponsive"): void;
+}

@@ -1,0 +1,54 @@
+import { open, readFile, rename, rm } from "node:fs/promises";
+import { dirname } from "node:path";
+import { Failure } from "@capsem/base";
+
+/**
+ * Replaces a file as a whole: a reader sees the old bytes or the new ones. With `durable` it also holds after
+ * a loss of power. Two writers of one path must be ordered by the caller: the temporary name is fixed.
+ */
+export async function writeFileAtomic(path: string, text: string, durable = true): Promise<void> {
+  const temporary = `${path}.tmp`;
+  try {
+    const file = await open(temporary, "w", 0o600);
+    try {
+      await file.writeFile(text);
+      if (durable) await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, path);
+    if (durable) await syncFolder(dirname(path));
+  } catch (thrown) {
+    await rm(temporary, { force: true });
+    throw thrown;
+  }
+}
+
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, "r");
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** The parsed file, or null when it does not exist. Throws Failure("file_corrupt") when it is not JSON. */
+export async function readJsonFile(path: string): Promise<unknown> {
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (thrown) {
+    if (isMissing(thrown)) return null;
+    throw thrown;
+  }
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (thrown) {
+    throw new Failure("file_corrupt", `Cannot read "${path}": it is not JSON`, { cause: thrown });
+  }
+}
+
+export function isMissing(thrown: unknown): boolean {
+  return thrown instanceof Error && "code" in thrown && thrown.code === "ENOENT";
+}

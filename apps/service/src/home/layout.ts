@@ -1,0 +1,77 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+
+/** Where everything lives (design, "Defaults"). Paths alone: nothing here looks at the disk. */
+export interface HomeLayout {
+  readonly home: string;
+  readonly run: string;
+  readonly socket: string;
+  readonly pidFile: string;
+  readonly vms: string;
+  readonly logs: string;
+  readonly panics: string;
+  readonly tmp: string;
+  readonly settings: string;
+  readonly schema: string;
+  readonly backups: string;
+  /** Holds images and goldens; the home itself unless it was moved. */
+  readonly cache: string;
+  readonly images: string;
+  readonly goldens: string;
+}
+
+export function homeLayout(home: string, cache: string = home): HomeLayout {
+  return {
+    home,
+    run: join(home, "run"),
+    socket: join(home, "run", "service.sock"),
+    pidFile: join(home, "run", "service.pid"),
+    vms: join(home, "vms"),
+    logs: join(home, "logs"),
+    panics: join(home, "logs", "panics"),
+    tmp: join(home, "tmp"),
+    settings: join(home, "settings.json"),
+    schema: join(home, "schema.json"),
+    backups: join(home, "backups"),
+    cache,
+    images: join(cache, "images"),
+    goldens: join(cache, "goldens"),
+  };
+}
+
+export interface VmFolder {
+  readonly folder: string;
+  readonly record: string;
+  readonly disk: string;
+  readonly processes: string;
+  readonly logs: string;
+  /** The owner's own place: job spools. */
+  readonly jobs: string;
+}
+
+export function vmFolder(layout: HomeLayout, id: string): VmFolder {
+  const folder = join(layout.vms, id);
+  return {
+    folder,
+    record: join(folder, "vm.json"),
+    disk: join(folder, "disk.qcow2"),
+    processes: join(folder, "processes.json"),
+    logs: join(folder, "logs"),
+    jobs: join(folder, "jobs"),
+  };
+}
+
+export async function createHome(layout: HomeLayout): Promise<void> {
+  for (const folder of [
+    layout.home,
+    layout.run,
+    layout.vms,
+    layout.logs,
+    layout.panics,
+    layout.tmp,
+    layout.images,
+    layout.goldens,
+  ]) {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+  }
+}

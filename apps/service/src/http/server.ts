@@ -1,0 +1,222 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import { apiFailure, ROUTES } from "@capsem/api";
+import { assert } from "@capsem/base";
+import type { Act, ActContext, Principal } from "../act.ts";
+import type { FrameSocket } from "../job/frame-socket.ts";
+import { HTTP_LIMITS } from "../limits.ts";
+import { errorBody } from "./error-body.ts";
+import type { Answer, Handlers, RouteCall } from "./handler.ts";
+import { parseBody, parseParts, routeOf } from "./parse-call.ts";
+import { bodyChunks, readJsonBody } from "./request-body.ts";
+import { matchRoute, type RouteMatch } from "./router.ts";
+import { sendAnswer, sendJson } from "./send-answer.ts";
+import { acceptWebSocket, checkProtocol } from "./websocket.ts";
+
+export interface ApiServerOptions {
+  readonly handlers: Handlers;
+  readonly act: Act;
+  /** Tests check every answer against its schema; in the product our own answers are trusted. */
+  readonly checksAnswers: boolean;
+}
+
+export interface ApiServer {
+  /** Serves a connected socket whose other end is `principal`. */
+  handleConnection(socket: Duplex, principal: Principal): void;
+  /** For a listener: every connection it takes is `principal`'s. */
+  readonly http: Server;
+  close(): Promise<void>;
+}
+
+/** The HTTP front: it takes connected sockets with a principal; a listener is only one source of them. */
+export function createApiServer(options: ApiServerOptions, listenerPrincipal: Principal): ApiServer {
+  const principals = new WeakMap<Duplex, Principal>();
+  const http = createServer({
+    maxHeaderSize: HTTP_LIMITS.headerBytesMax,
+    headersTimeout: HTTP_LIMITS.headersTimeoutMs,
+    // Uploads and long execs have no time limit of their own here.
+    requestTimeout: 0,
+    keepAliveTimeout: 0,
+  });
+  http.maxConnections = HTTP_LIMITS.connectionsMax;
+  const principalOf = (socket: Duplex) => principals.get(socket) ?? listenerPrincipal;
+  http.on("request", (request: IncomingMessage, response: ServerResponse) => {
+    void serve(options, request, response, principalOf(request.socket));
+  });
+  http.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
+    response.writeContinue();
+    void serve(options, request, response, principalOf(request.socket));
+  });
+  http.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    void serveUpgrade(options, request, socket, head, principalOf(socket));
+  });
+  return {
+    http,
+    handleConnection(socket, principal) {
+      principals.set(socket, principal);
+      http.emit("connection", socket);
+    },
+    close() {
+      return new Promise((resolve) => {
+        http.close(() => resolve());
+        http.closeIdleConnections();
+        setTimeout(() => http.closeAllConnections(), CLOSE_TIMEOUT_MS).unref();
+      });
+    },
+  };
+}
+
+/** How long answers under way may take to leave when the service stops. */
+const CLOSE_TIMEOUT_MS = 500;
+
+async function serve(
+  options: ApiServerOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+  principal: Principal,
+): Promise<void> {
+  const gone = new AbortController();
+  response.on("close", () => {
+    if (!response.writableFinished) gone.abort();
+  });
+  try {
+    const { match, search } = find(request);
+    if (routeOf(match).request === "websocket") {
+      throw apiFailure("invalid_input", "Cannot serve the request: the route is a WebSocket");
+    }
+    const parts = parseParts(match, search);
+    const body =
+      routeOf(match).request === "json" ? parseBody(match, await readJsonBody(request)) : undefined;
+    const context = contextOf(request, principal, gone.signal);
+    const call = { ...parts, body, context, bytes: bytesOf(request), openSocket: noSocket };
+    await options.act(context, eventOf(match), async () => {
+      const answer = await handle(options, match, call);
+      await sendAnswer(response, answer);
+    });
+  } catch (thrown) {
+    refuse(request, response, thrown);
+  }
+}
+
+async function serveUpgrade(
+  options: ApiServerOptions,
+  request: IncomingMessage,
+  socket: Duplex,
+  head: Buffer,
+  principal: Principal,
+): Promise<void> {
+  const gone = new AbortController();
+  let isAccepted = false;
+  socket.on("close", () => gone.abort());
+  socket.on("error", () => gone.abort());
+  try {
+    const { match, search } = find(request);
+    if (routeOf(match).request !== "websocket") {
+      throw apiFailure("invalid_input", "Cannot upgrade the request: the route is no WebSocket");
+    }
+    checkProtocol(request);
+    const parts = parseParts(match, search);
+    const context = contextOf(request, principal, gone.signal);
+    const openSocket = (): Promise<FrameSocket> => {
+      isAccepted = true;
+      return acceptWebSocket(request, socket, head);
+    };
+    const call = { ...parts, body: undefined, context, bytes: bytesOf(request), openSocket };
+    await options.act(context, eventOf(match), async () => {
+      await handle(options, match, call);
+    });
+  } catch (thrown) {
+    if (isAccepted) socket.destroy();
+    else refuseUpgrade(socket, thrown);
+  }
+}
+
+function find(request: IncomingMessage): { match: RouteMatch; search: string } {
+  const url = request.url ?? "/";
+  const cut = url.indexOf("?");
+  const pathname = cut === -1 ? url : url.slice(0, cut);
+  const match = matchRoute(request.method ?? "", pathname);
+  if (match === null) {
+    throw apiFailure(
+      "route_not_found",
+      `Cannot serve ${request.method} ${pathname.slice(0, 200)}: no such route`,
+    );
+  }
+  return { match, search: cut === -1 ? "" : url.slice(cut + 1) };
+}
+
+/** The call has been parsed by the schemas of this very route, which the types cannot follow. */
+async function handle(
+  options: ApiServerOptions,
+  match: RouteMatch,
+  call: Omit<RouteCall<never>, "params" | "query" | "body"> & {
+    params: unknown;
+    query: unknown;
+    body: unknown;
+  },
+): Promise<Answer<never>> {
+  const handler = options.handlers[match.name] as (call: unknown) => Promise<Answer<never>>;
+  const answer = await handler(call);
+  if (options.checksAnswers && answer.kind === "json") {
+    const checked = routeOf(match).result?.safeParse(answer.value);
+    assert(checked?.success !== false, `the answer of ${match.name} has another shape: ${checked?.error}`);
+  }
+  return answer;
+}
+
+function eventOf(match: RouteMatch) {
+  return { route: match.name, mutates: ROUTES[match.name].mutates, vmId: match.params.id ?? null };
+}
+
+function contextOf(request: IncomingMessage, requester: Principal, signal: AbortSignal): ActContext {
+  const trace = request.headers.traceparent;
+  const time = Number(request.headers["x-capsem-time-left-ms"]);
+  const timeLeftMs = Number.isFinite(time) && time > 0 ? time : null;
+  return {
+    requester,
+    trace: typeof trace === "string" && trace.length <= 256 ? trace : undefined,
+    timeLeftMs,
+    signal: timeLeftMs === null ? signal : AbortSignal.any([signal, AbortSignal.timeout(timeLeftMs)]),
+  };
+}
+
+function bytesOf(request: IncomingMessage) {
+  return { chunks: (bytesMax: number) => bodyChunks(request, bytesMax) };
+}
+
+async function noSocket(): Promise<FrameSocket> {
+  throw apiFailure("internal", "Cannot open a WebSocket on an HTTP request");
+}
+
+/** An answer that has begun can only be cut: the client sees an aborted body, never a short success. */
+function refuse(request: IncomingMessage, response: ServerResponse, thrown: unknown): void {
+  if (response.headersSent || response.destroyed) {
+    response.destroy();
+    return;
+  }
+  const body = errorBody(thrown);
+  if (!request.complete) {
+    response.setHeader("connection", "close");
+    discard(request);
+  }
+  sendJson(response, body.error.status, body);
+}
+
+/** Lets a client that still sends read our answer; what it sends above a limit is cut. */
+function discard(request: IncomingMessage): void {
+  let bytes = 0;
+  request.on("data", (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > HTTP_LIMITS.refusedBodyBytesMax) request.socket.destroy();
+  });
+  request.resume();
+}
+
+function refuseUpgrade(socket: Duplex, thrown: unknown): void {
+  const body = errorBody(thrown);
+  const text = JSON.stringify(body);
+  socket.end(
+    `HTTP/1.1 ${body.error.status} Refused\r\nContent-Type: application/json\r\n` +
+      `Content-Length: ${Buffer.byteLength(text)}\r\nConnection: close\r\n\r\n${text}`,
+  );
+}

@@ -1,0 +1,68 @@
+import { upEnd } from "@capsem/api";
+import { Failure } from "@capsem/base";
+import { decodeMessagePack, type MuxStream } from "@capsem/wire";
+import type { OwnerRun } from "../owner/owner-run.ts";
+
+/** An owner's answer to an upload is a few words. */
+const ANSWER_BYTES_MAX = 65_536;
+
+/** Owner → client, opaque, at the client's pace. The stream is over on every path. */
+export async function pipeDown(
+  run: OwnerRun,
+  stream: MuxStream,
+  write: (chunk: Uint8Array) => Promise<void>,
+): Promise<void> {
+  try {
+    for (let chunk = await stream.read(); chunk !== null; chunk = await stream.read()) await write(chunk);
+    stream.end();
+  } catch (thrown) {
+    stream.reset("cancelled");
+    throw await run.streamFailure(thrown);
+  }
+}
+
+/** Client → owner, opaque, at the owner's pace; then what the owner made of it. Returns the bytes it took. */
+export async function pipeUp(
+  run: OwnerRun,
+  stream: MuxStream,
+  chunks: AsyncIterable<Uint8Array>,
+): Promise<number> {
+  const answer = readAnswer(stream);
+  let isAnswered = false;
+  const mark = () => {
+    isAnswered = true;
+  };
+  answer.then(mark, mark);
+  try {
+    for await (const chunk of chunks) {
+      // An early answer is a refusal: the rest is not wanted.
+      if (isAnswered) break;
+      await stream.write(chunk);
+    }
+    stream.end();
+    return await answer;
+  } catch (thrown) {
+    stream.reset("cancelled");
+    throw await run.streamFailure(thrown);
+  }
+}
+
+async function readAnswer(stream: MuxStream): Promise<number> {
+  const bytes = await readAll(stream);
+  const parsed = upEnd.safeParse(decodeMessagePack(bytes));
+  if (!parsed.success) throw new Failure("internal", "Cannot read the owner's answer: it has another shape");
+  if ("error" in parsed.data) throw new Failure(parsed.data.error.kind, parsed.data.error.message);
+  return parsed.data.bytes;
+}
+
+async function readAll(stream: MuxStream): Promise<Uint8Array> {
+  const parts: Uint8Array[] = [];
+  let length = 0;
+  for (let chunk = await stream.read(); chunk !== null; chunk = await stream.read()) {
+    length += chunk.length;
+    if (length > ANSWER_BYTES_MAX)
+      throw new Failure("internal", "Cannot read the owner's answer: it is too long");
+    parts.push(chunk);
+  }
+  return Buffer.concat(parts);
+}

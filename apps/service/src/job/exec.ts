@@ -1,0 +1,113 @@
+import { apiFailure, type ExecRequest, type ExecResult, type OwnerJobEnd } from "@capsem/api";
+import { Failure, ignore } from "@capsem/base";
+import type { MuxStream } from "@capsem/wire";
+import type { ActContext } from "../act.ts";
+import { EXEC_LIMITS } from "../limits.ts";
+import type { OwnerRun } from "../owner/owner-run.ts";
+import { settledWithin } from "../owner/settled.ts";
+import { createChunkReader } from "./chunk-reader.ts";
+import { jobStartParams } from "./job-request.ts";
+import { OutputCollector } from "./output-collector.ts";
+
+export interface ExecParts {
+  readonly run: OwnerRun;
+  readonly job: string;
+  readonly monotonicMs: () => number;
+}
+
+/**
+ * Runs a command to its end and collects what it says. When the requester goes away, or the end does not come
+ * in time, the whole process tree is killed.
+ */
+export async function execute(
+  parts: ExecParts,
+  request: Omit<ExecRequest, "stdin"> & Pick<Partial<ExecRequest>, "stdin">,
+  context: ActContext,
+): Promise<ExecResult> {
+  const { run, job, monotonicMs } = parts;
+  const startedMs = monotonicMs();
+  const stdin = request.stdin === undefined ? null : decodeStdin(request.stdin);
+  const params = jobStartParams(job, request, { stdin: stdin !== null, timeLeftMs: context.timeLeftMs });
+  const limits = { signal: context.signal, trace: context.trace };
+  try {
+    await run.call("job.start", params, limits);
+    const { stream } = await run.open("job.read", { job, offset: 0, follow: true }, limits);
+    const output = { 1: collector(), 2: collector() };
+    const collected = collect(stream, output);
+    try {
+      if (stdin !== null) ignore(feed(run, job, stdin, context.signal));
+      const end = await run.call(
+        "job.wait",
+        { job },
+        { ...limits, timeoutMs: waitTimeoutMs(params.time_left_ms) },
+      );
+      await settledWithin(collected, EXEC_LIMITS.outputGraceMs);
+      return resultOf(job, end, output, monotonicMs() - startedMs);
+    } finally {
+      stream.reset("cancelled");
+    }
+  } catch (thrown) {
+    const isLate = thrown instanceof Failure && thrown.kind === "unresponsive";
+    if (context.signal.aborted || isLate) ignore(run.call("job.signal", { job, signal: 9, tree: true }));
+    throw thrown;
+  }
+}
+
+type Output = Readonly<Record<1 | 2, OutputCollector>>;
+
+function collector(): OutputCollector {
+  return new OutputCollector(EXEC_LIMITS.outputBytesMax);
+}
+
+/** Drains all of the output, keeps its beginning. Never rejects: a lost owner ends the wait for the job too. */
+async function collect(stream: MuxStream, output: Output): Promise<void> {
+  const split = createChunkReader();
+  try {
+    for (let bytes = await stream.read(); bytes !== null; bytes = await stream.read()) {
+      for (const piece of split(bytes)) output[piece.kind].add(piece.bytes);
+    }
+  } catch (thrown) {
+    if (!(thrown instanceof Failure)) throw thrown;
+    stream.reset("protocol_error");
+  }
+}
+
+/** A job may end without reading its input: what this cannot write is nobody's loss. */
+async function feed(run: OwnerRun, job: string, bytes: Uint8Array, signal: AbortSignal): Promise<void> {
+  const { stream } = await run.open("job.write", { job }, { signal });
+  try {
+    if (bytes.length > 0) await stream.write(bytes);
+    stream.end();
+    while ((await stream.read()) !== null);
+  } catch (thrown) {
+    stream.reset("cancelled");
+    throw thrown;
+  }
+}
+
+function decodeStdin(stdin: NonNullable<ExecRequest["stdin"]>): Uint8Array {
+  if (stdin.encoding === "utf8") return Buffer.from(stdin.data, "utf8");
+  const bytes = Buffer.from(stdin.data, "base64");
+  if (bytes.toString("base64").replace(/=+$/, "") !== stdin.data.replace(/=+$/, "")) {
+    throw apiFailure("invalid_input", "Cannot read stdin: it is not base64");
+  }
+  return bytes;
+}
+
+function waitTimeoutMs(timeLeftMs: number | undefined): number | null {
+  return timeLeftMs === undefined ? null : timeLeftMs + EXEC_LIMITS.timeoutGraceMs;
+}
+
+function resultOf(job: string, end: OwnerJobEnd, output: Output, durationMs: number): ExecResult {
+  return {
+    job_id: job,
+    exit_code: end.exit_code,
+    signal: end.signal,
+    timed_out: end.timed_out,
+    out_of_memory: end.out_of_memory,
+    stdout: output[1].data(end.stdout_bytes),
+    stderr: output[2].data(end.stderr_bytes),
+    duration_ms: durationMs,
+    agent_ms: end.agent_us / 1000,
+  };
+}

@@ -1,0 +1,41 @@
+import { apiFailure, checkEnv, type OwnerParams } from "@capsem/api";
+
+/** What exec, run and stream have in common. */
+export interface Command {
+  readonly command?: string | undefined;
+  readonly argv?: string[] | undefined;
+  readonly user?: "user" | "root" | undefined;
+  readonly cwd?: string | undefined;
+  readonly env?: Record<string, string> | undefined;
+  readonly timeout_secs?: number | undefined;
+}
+
+export interface JobExtras {
+  readonly stdin: boolean;
+  readonly terminal?: { cols: number; rows: number } | undefined;
+  /** The requester's own deadline, which bounds the job too. */
+  readonly timeLeftMs?: number | null;
+}
+
+export function jobStartParams(job: string, asked: Command, extras: JobExtras): OwnerParams<"job.start"> {
+  const problem = checkEnv(asked.env ?? {});
+  if (problem !== null) throw apiFailure("invalid_input", `Cannot set the environment: ${problem}`);
+  const limits = [
+    asked.timeout_secs === undefined ? null : asked.timeout_secs * 1000,
+    extras.timeLeftMs ?? null,
+  ];
+  const limitMs = limits.filter((limit) => limit !== null);
+  return {
+    job,
+    ...(asked.command === undefined ? {} : { command: asked.command }),
+    ...(asked.argv === undefined ? {} : { argv: asked.argv }),
+    ...(asked.user === undefined ? {} : { user: asked.user }),
+    ...(asked.cwd === undefined ? {} : { cwd: asked.cwd }),
+    ...(asked.env === undefined
+      ? {}
+      : { env: Object.entries(asked.env).map(([key, value]) => `${key}=${value}`) }),
+    stdin: extras.stdin,
+    ...(limitMs.length === 0 ? {} : { time_left_ms: Math.min(...limitMs) }),
+    ...(extras.terminal === undefined ? {} : { terminal: extras.terminal }),
+  };
+}

@@ -1,0 +1,48 @@
+import { Failure } from "@capsem/base";
+import type { MuxStream } from "@capsem/wire";
+import type { OwnerRun } from "../owner/owner-run.ts";
+
+/** One client's way into a job's stdin. Leaving keeps stdin open for the next client; only `end` closes it. */
+export class JobStdin {
+  readonly #run: OwnerRun;
+  readonly #job: string;
+  #stream: MuxStream | null = null;
+  #isOver = false;
+
+  constructor(run: OwnerRun, job: string) {
+    this.#run = run;
+    this.#job = job;
+  }
+
+  /** Resolves when the owner has room for more. Bytes for a job that reads no more are dropped. */
+  async write(bytes: Uint8Array): Promise<void> {
+    if (this.#isOver || bytes.length === 0) return;
+    await this.#tolerate(async () => (await this.#open()).write(bytes));
+  }
+
+  async end(): Promise<void> {
+    if (this.#isOver) return;
+    await this.#tolerate(async () => (await this.#open()).end());
+    this.#isOver = true;
+  }
+
+  leave(): void {
+    if (!this.#isOver) this.#stream?.reset("cancelled");
+    this.#isOver = true;
+  }
+
+  async #open(): Promise<MuxStream> {
+    this.#stream ??= (await this.#run.open("job.write", { job: this.#job })).stream;
+    return this.#stream;
+  }
+
+  async #tolerate(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (thrown) {
+      if (!(thrown instanceof Failure) || thrown.kind === "vm_gone" || thrown.kind === "internal")
+        throw thrown;
+      this.#isOver = true;
+    }
+  }
+}

@@ -1,0 +1,78 @@
+import { expect, test } from "vitest";
+import { createChunkReader } from "./chunk-reader.ts";
+import { jobStartParams } from "./job-request.ts";
+import { OutputCollector } from "./output-collector.ts";
+import { outputFrames, parseClientFrame } from "./stream-frames.ts";
+
+const chunk = (kind: number, text: string) => {
+  const bytes = Buffer.from(text);
+  const header = Buffer.alloc(5);
+  header[0] = kind;
+  header.writeUInt32BE(bytes.length, 1);
+  return Buffer.concat([header, bytes]);
+};
+
+test("typed chunks are read over any split", () => {
+  const whole = Buffer.concat([chunk(1, "hello"), chunk(2, ""), chunk(2, "no"), chunk(1, "x".repeat(100))]);
+  for (let size = 1; size <= whole.length; size++) {
+    const read = createChunkReader();
+    const texts = { 1: "", 2: "" };
+    for (let at = 0; at < whole.length; at += size) {
+      for (const { kind, bytes } of read(whole.subarray(at, at + size)))
+        texts[kind] += Buffer.from(bytes).toString();
+    }
+    expect(texts).toEqual({ 1: `hello${"x".repeat(100)}`, 2: "no" });
+  }
+});
+
+test.each([
+  { what: "stdin", bytes: chunk(0, "x") },
+  { what: "an unknown kind", bytes: chunk(7, "x") },
+  { what: "a length without bound", bytes: Buffer.from([1, 255, 255, 255, 255]) },
+])("$what in job output is refused", ({ bytes }) => {
+  expect(() => createChunkReader()(bytes)).toThrow("Cannot read job output");
+});
+
+test.each([
+  { bytes: "abc", max: 10, produced: 3, data: { encoding: "utf8", data: "abc", truncated: false } },
+  { bytes: "abcdef", max: 4, produced: 6, data: { encoding: "utf8", data: "abcd", truncated: true } },
+  { bytes: "aé", max: 2, produced: 3, data: { encoding: "utf8", data: "a", truncated: true } },
+  { bytes: "a🌍", max: 4, produced: 5, data: { encoding: "utf8", data: "a", truncated: true } },
+  { bytes: "abc", max: 10, produced: 9, data: { encoding: "utf8", data: "abc", truncated: true } },
+  { bytes: "", max: 10, produced: 0, data: { encoding: "utf8", data: "", truncated: false } },
+])("the first $max bytes of '$bytes' are kept whole", ({ bytes, max, produced, data }) => {
+  const collector = new OutputCollector(max);
+  for (const byte of Buffer.from(bytes)) collector.add(Uint8Array.of(byte));
+  expect(collector.data(produced)).toEqual(data);
+});
+
+test("bytes that are no text are base64, also when they end like a cut character", () => {
+  const collector = new OutputCollector(10);
+  collector.add(Uint8Array.of(0x61, 0xc3));
+  expect(collector.data(2)).toEqual({ encoding: "base64", data: "YcM=", truncated: false });
+});
+
+test("output frames carry every byte within the limit", () => {
+  const bytes = Buffer.alloc(600_000, 7);
+  const frames = [...outputFrames(2, bytes)];
+  expect(frames.every((frame) => frame.length <= 262_144 && frame[0] === 2)).toBe(true);
+  expect(Buffer.concat(frames.map((frame) => frame.subarray(1))).equals(bytes)).toBe(true);
+});
+
+test("an empty stdin frame is taken, an empty frame is not", () => {
+  expect(parseClientFrame({ isBinary: true, bytes: Uint8Array.of(0) })).toMatchObject({ kind: "stdin" });
+  expect(() => parseClientFrame({ isBinary: true, bytes: new Uint8Array(0) })).toThrow("empty");
+  expect(() => parseClientFrame({ isBinary: true, bytes: Uint8Array.of(3, 0xff) })).toThrow("not JSON");
+});
+
+test("the shorter of the job's limit and the requester's bounds the job", () => {
+  const limit = (timeout: number | undefined, left: number | null) =>
+    jobStartParams("job_a", { command: "x", timeout_secs: timeout }, { stdin: false, timeLeftMs: left })
+      .time_left_ms;
+  expect([limit(undefined, null), limit(2, null), limit(undefined, 50), limit(2, 50)]).toEqual([
+    undefined,
+    2000,
+    50,
+    50,
+  ]);
+});

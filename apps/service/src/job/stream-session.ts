@@ -1,0 +1,170 @@
+import type { StreamClientMessage } from "@capsem/api";
+import { Failure, ignore, unreachable, within } from "@capsem/base";
+import type { MuxStream } from "@capsem/wire";
+import type { ActContext } from "../act.ts";
+import { errorBody } from "../http/error-body.ts";
+import { STREAM_LIMITS } from "../limits.ts";
+import type { OwnerRun } from "../owner/owner-run.ts";
+import { createChunkReader } from "./chunk-reader.ts";
+import { CLOSE_CODES, type FrameSocket } from "./frame-socket.ts";
+import { jobStartParams } from "./job-request.ts";
+import { JobStdin } from "./job-stdin.ts";
+import { outputFrames, parseClientFrame, StreamViolation, serverFrame } from "./stream-frames.ts";
+
+export interface StreamParts {
+  readonly run: OwnerRun;
+  readonly socket: FrameSocket;
+  readonly newJobId: () => string;
+  readonly context: ActContext;
+}
+
+type First = Extract<StreamClientMessage, { type: "start" | "attach" }>;
+
+/**
+ * One client of capsem.stream.v1: the first message starts a job or attaches to one, then bytes go both ways
+ * until the job ends. The job is durable: a client that goes away leaves it running. Never rejects.
+ */
+export async function runStreamSession(parts: StreamParts): Promise<void> {
+  const { socket, run } = parts;
+  let output: MuxStream | null = null;
+  let stdin: JobStdin | null = null;
+  try {
+    const first = await firstMessage(socket);
+    if (first === null) return;
+    const job = first.type === "start" ? await startJob(parts, first) : first.job_id;
+    const offset = first.type === "start" ? 0 : first.offset;
+    const opened = await run.open("job.read", { job, offset, follow: true });
+    output = opened.stream;
+    stdin = new JobStdin(run, job);
+    await socket.send(serverFrame({ type: "started", job_id: job, offset: opened.result.offset }));
+    const isOver = { value: false };
+    const sending = sendOutput(parts, job, output).finally(() => {
+      isOver.value = true;
+    });
+    ignore(sending);
+    // Whoever ends first decides: the job's end, the client's leaving, a violation.
+    await Promise.race([sending, takeInput(parts, job, stdin, isOver)]);
+  } catch (thrown) {
+    await refuse(socket, thrown);
+  } finally {
+    output?.reset("cancelled");
+    stdin?.leave();
+  }
+}
+
+async function firstMessage(socket: FrameSocket): Promise<First | null> {
+  const late = () => new StreamViolation(CLOSE_CODES.protocolError, "no start message came in time");
+  const frame = await within(socket.next(), STREAM_LIMITS.startTimeoutMs, late);
+  if (frame === null) return null;
+  const parsed = parseClientFrame(frame);
+  if (parsed.kind === "message" && (parsed.message.type === "start" || parsed.message.type === "attach")) {
+    return parsed.message;
+  }
+  throw new StreamViolation(CLOSE_CODES.protocolError, "the first message must be start or attach");
+}
+
+async function startJob(parts: StreamParts, start: Extract<First, { type: "start" }>): Promise<string> {
+  const { run, newJobId, context } = parts;
+  const job = newJobId();
+  const isTerminal = start.kind === "terminal";
+  const isShell = start.command === undefined && start.argv === undefined;
+  const asked = isShell ? { ...start, argv: ["bash", "-l"] } : start;
+  const terminal = start.terminal ?? (isTerminal ? { cols: 80, rows: 24 } : undefined);
+  await run.call(
+    "job.start",
+    jobStartParams(job, asked, {
+      stdin: isTerminal || (start.stdin ?? false),
+      ...(isTerminal ? { terminal } : {}),
+    }),
+    { trace: context.trace },
+  );
+  return job;
+}
+
+/** Until the job's end: its output at the client's pace, then how it ended. */
+async function sendOutput(parts: StreamParts, job: string, output: MuxStream): Promise<void> {
+  const { socket, run } = parts;
+  const split = createChunkReader();
+  try {
+    for (let bytes = await output.read(); bytes !== null; bytes = await output.read()) {
+      for (const piece of split(bytes)) {
+        for (const frame of outputFrames(piece.kind, piece.bytes)) await socket.send(frame);
+      }
+    }
+  } catch (thrown) {
+    throw await run.streamFailure(thrown);
+  }
+  const end = await run.call("job.wait", { job });
+  await socket.send(
+    serverFrame({
+      type: "exit",
+      exit_code: end.exit_code,
+      signal: end.signal,
+      timed_out: end.timed_out,
+      out_of_memory: end.out_of_memory,
+      truncated: end.truncated,
+      agent_us: end.agent_us,
+    }),
+  );
+  socket.close(CLOSE_CODES.done, "the job ended");
+}
+
+/** Until the client leaves. What comes after the job's end is dropped: the client cannot know of it yet. */
+async function takeInput(
+  parts: StreamParts,
+  job: string,
+  stdin: JobStdin,
+  isOver: { readonly value: boolean },
+): Promise<void> {
+  for (let frame = await parts.socket.next(); frame !== null; frame = await parts.socket.next()) {
+    const parsed = parseClientFrame(frame);
+    if (isOver.value) continue;
+    if (parsed.kind === "stdin") await stdin.write(parsed.bytes);
+    else await obey(parts.run, job, stdin, parsed.message);
+  }
+}
+
+async function obey(
+  run: OwnerRun,
+  job: string,
+  stdin: JobStdin,
+  message: StreamClientMessage,
+): Promise<void> {
+  switch (message.type) {
+    case "resize":
+      await tolerate(run.call("job.resize", { job, terminal: message.terminal }));
+      return;
+    case "signal":
+      await tolerate(run.call("job.signal", { job, signal: message.signal, tree: message.signal === 9 }));
+      return;
+    case "close_stdin":
+      return stdin.end();
+    case "start":
+    case "attach":
+      throw new StreamViolation(
+        CLOSE_CODES.protocolError,
+        `${message.type} is only taken as the first message`,
+      );
+    default:
+      return unreachable(message);
+  }
+}
+
+/** A job that just ended cannot be signalled or resized; its exit is on the way to the client. */
+async function tolerate(call: Promise<unknown>): Promise<void> {
+  try {
+    await call;
+  } catch (thrown) {
+    const isLate = thrown instanceof Failure && ["job_not_found", "wrong_state"].includes(thrown.kind);
+    if (!isLate) throw thrown;
+  }
+}
+
+async function refuse(socket: FrameSocket, thrown: unknown): Promise<void> {
+  if (thrown instanceof StreamViolation) return socket.close(thrown.code, thrown.message);
+  const body = errorBody(thrown);
+  // A client that is gone needs no answer, and its leaving is what this then reports.
+  if (body.error.kind === "cancelled") return socket.close(CLOSE_CODES.failed, "cancelled");
+  await Promise.allSettled([socket.send(serverFrame({ type: "error", ...body }))]);
+  socket.close(CLOSE_CODES.failed, body.error.kind);
+}

@@ -1,0 +1,125 @@
+/** Every bound of the service, with its reason where the name does not give it. */
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const GIB = 1024 * MIB;
+
+export const HTTP_LIMITS = {
+  jsonBodyBytesMax: 10 * MIB,
+  /** A file larger than a VM's disk quota can never be kept. */
+  fileBodyBytesMax: 10 * GIB,
+  treeBodyBytesMax: 10 * GIB,
+  headerBytesMax: 16 * KIB,
+  headersTimeoutMs: 10_000,
+  connectionsMax: 512,
+  /** What a refused upload may still send before its connection is cut: lets the client read the answer. */
+  refusedBodyBytesMax: 1 * MIB,
+} as const;
+
+export const STREAM_LIMITS = {
+  /** One WebSocket frame of capsem.stream.v1, kind byte included. */
+  frameBytesMax: 262_144,
+  /** How long a fresh socket may take to say start or attach. */
+  startTimeoutMs: 30_000,
+  /** Client frames that wait while an earlier one is being handled; more pauses the socket. */
+  framesWaitingMax: 16,
+} as const;
+
+export const EXEC_LIMITS = {
+  /** Kept of each of stdout and stderr in an exec answer. */
+  outputBytesMax: 1 * MIB,
+  /** After a job's end its output must follow at once; a background child may hold the pipe open. */
+  outputGraceMs: 2_000,
+  /** What we allow beyond the job's own limit, for the guest's kill to come back. */
+  timeoutGraceMs: 10_000,
+  /** One typed chunk of job output (see job/chunk-reader.ts). */
+  chunkBytesMax: 16 * MIB,
+} as const;
+
+export const TIMES = {
+  startTimeoutMs: 30_000,
+  coldStartTimeoutMs: 60_000,
+  /** A boot, the warming, and the copy of the memory to disk. */
+  goldenTimeoutMs: 120_000,
+  /** After a failed build the next create boots cold at once instead of failing again. */
+  goldenRetryMs: 60_000,
+  stopTimeoutMs: 10_000,
+  /** From SIGKILL to the process being gone. */
+  killTimeoutMs: 4_000,
+  /** Calls that wait for no work in the guest. */
+  callTimeoutMs: 10_000,
+  claimTimeoutMs: 15_000,
+  /** A prepared VM answers its claim in a fraction of this; a frozen one must not hold up the create. */
+  slotClaimTimeoutMs: 3_000,
+  pingIntervalMs: 1_000,
+  pingTimeoutMs: 1_000,
+  pingsMissedMax: 3,
+  /** An owner whose channel ended has this long to end by itself. */
+  ownerExitTimeoutMs: 2_000,
+  /** After an owner's exit, its last words may still be in the socket. */
+  lastWordsTimeoutMs: 250,
+  sweepIntervalMs: 5_000,
+  failedKeptMs: 15 * 60_000,
+  removeRetryMs: 200,
+} as const;
+
+export const VM_LIMITS = {
+  /** What the host side of a VM uses beside the guest's memory. */
+  overheadMib: 160,
+  /** Share of the available memory that VMs may be promised. */
+  memoryShare: 0.75,
+  diskFloorBytes: 2 * GIB,
+  diskAllocatedBytesMax: 10 * GIB,
+  diskCapacityBytes: 64 * GIB,
+  memoryGibMin: 0.25,
+  /** First user id of a VM where the service runs as root. */
+  uidBase: 200_000,
+  uidSlots: 4_096,
+  removeTries: 3,
+} as const;
+
+export const POOL_LIMITS = {
+  availableMemoryBytesMin: 4 * GIB,
+  refillAfterClaimMs: 500,
+  drainAfterIdleMs: 10 * 60_000,
+  retryMsMin: 1_000,
+  retryMsMax: 60_000,
+  sizeMax: 16,
+} as const;
+
+export const GOLDEN_LIMITS = {
+  countMax: 4,
+  bytesMax: 2 * GIB,
+} as const;
+
+export const LOG_LIMITS = {
+  fileBytesMax: 10 * MIB,
+  filesKept: 3,
+  keptMs: 7 * 24 * 3600_000,
+  /** One line; the rest of a longer one is dropped. */
+  lineBytesMax: 64 * KIB,
+  tailLines: 200,
+  /** Lines of the tail that an answer carries. */
+  tailLinesShown: 40,
+  windowBytesDefault: 12 * KIB,
+  windowBytesMax: 1 * MIB,
+  panicsKept: 50,
+  /** Lines waiting for the disk; more are dropped and counted, because a guest decides how much it prints. */
+  pendingBytesMax: 4 * MIB,
+} as const;
+
+export const FILE_LIMITS = {
+  listEntriesDefault: 256,
+  /** Beyond the owner's own bound on the silence of a file operation. */
+  answerTimeoutMs: 65_000,
+} as const;
+
+export const IMAGE_LIMITS = {
+  /** A build from the network on a busy machine; found in the cache it takes a moment. */
+  timeoutMs: 20 * 60_000,
+  outputCharactersMax: 65_536,
+} as const;
+
+export const PROCESS_LIMITS = {
+  /** VMs stop in 10 s each, all at once; then what hangs is left to the kernel. */
+  closeTimeoutMs: 20_000,
+} as const;

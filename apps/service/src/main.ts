@@ -1,0 +1,40 @@
+import { homedir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { nodeMachinery } from "./machinery-node.ts";
+import { nodePowers } from "./powers-node.ts";
+import { runService } from "./run-service.ts";
+
+/** `service.cjs --home DIR`: one service of one user and home. It ends by SIGTERM or SIGINT. */
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { home: { type: "string" } } });
+  const home = resolve(values.home ?? process.env.CAPSEM_HOME ?? join(homedir(), ".capsem"));
+  const cache = process.env.CAPSEM_CACHE;
+  const programFolder = dirname(resolve(process.argv[1] ?? ""));
+  process.umask(0o077);
+  process.exitCode = await runService({
+    home,
+    cache: cache === undefined || cache === "" ? undefined : resolve(cache),
+    poolSize: process.env.CAPSEM_POOL_SIZE,
+    powers: nodePowers(join(programFolder, "owner.cjs")),
+    machinery: (layout) => nodeMachinery(layout, programFolder),
+    say: (line) => process.stderr.write(`${line}\n`),
+    stopAsked: stopSignal(),
+    onUncaught: (listener) => {
+      process.on("uncaughtException", listener);
+    },
+    exit: process.exit,
+  });
+  // Whatever a stopped VM or client may still hold open ends here.
+  process.exit();
+}
+
+function stopSignal(): Promise<string> {
+  return new Promise((done) => {
+    for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => done(name));
+    // A daemon outlives the terminal that it was started from.
+    process.on("SIGHUP", () => undefined);
+  });
+}
+
+void main();

@@ -1,0 +1,255 @@
+import {
+  apiFailure,
+  OWNER_METHODS,
+  type OwnerMethod,
+  type OwnerParams,
+  type OwnerResult,
+  SERVICE_METHODS,
+  type SpawnPlan,
+  type VmReason,
+} from "@capsem/api";
+import { assert, type Deferred, defer, Failure, ignore } from "@capsem/base";
+import { createPeer, type Peer } from "@capsem/rpc";
+import type { MuxStream } from "@capsem/wire";
+import { LOG_LIMITS, TIMES } from "../limits.ts";
+import { createLineSplitter } from "../log/line-splitter.ts";
+import type { OwnerChild, OwnerExit, Processes } from "../powers.ts";
+import { callFailure } from "./call-failure.ts";
+import { settledWithin } from "./settled.ts";
+
+export interface OwnerReady {
+  readonly state: "warm" | "ready" | "saved";
+  readonly hypervisorPid: number;
+}
+
+export interface OwnerEnd {
+  /** Null: it ended in order, as asked. */
+  readonly reason: VmReason | null;
+  readonly detail: string;
+}
+
+export interface Health {
+  owner: "ok" | "unresponsive";
+  guest: "ok" | "unresponsive";
+}
+
+export interface CallLimits {
+  /** Null: as long as it takes, for waits on work in the guest. */
+  readonly timeoutMs?: number | null;
+  readonly signal?: AbortSignal | undefined;
+  readonly trace?: string | undefined;
+}
+
+export interface OwnerRunOptions {
+  readonly child: OwnerChild;
+  readonly plan: SpawnPlan;
+  readonly processes: Processes;
+  readonly onLogLine: (line: string) => void;
+  /** Told of each process that must not outlive us: at the spawn, and when the hypervisor is known. */
+  readonly onProcess: (role: "owner" | "hypervisor", pid: number) => void;
+}
+
+/** One life of an owner: started, ready, lost, gone. Nothing here waits for another VM. */
+export class OwnerRun {
+  readonly vmId: string;
+  /** Rejects when the owner is lost before it was ready. */
+  readonly ready: Promise<OwnerReady>;
+  /** The channel is over and every call has ended; the processes may still be dying. Never rejects. */
+  readonly lost: Promise<OwnerEnd>;
+  /** Owner and hypervisor are no more, or could not be killed in time. Never rejects. */
+  readonly gone: Promise<OwnerEnd>;
+  readonly health: Health = { owner: "ok", guest: "ok" };
+  isLost = false;
+  readonly #child: OwnerChild;
+  readonly #processes: Processes;
+  readonly #peer: Peer;
+  readonly #ready: Deferred<OwnerReady> = defer();
+  readonly #onProcess: OwnerRunOptions["onProcess"];
+  #hypervisor: { pid: number; birth: string } | null = null;
+  #lastWords: OwnerEnd | null = null;
+  #isKilled = false;
+
+  constructor(options: OwnerRunOptions) {
+    const { child, plan } = options;
+    this.vmId = plan.vm_id;
+    this.#child = child;
+    this.#processes = options.processes;
+    this.#onProcess = options.onProcess;
+    this.#peer = createPeer({ role: "host", duplex: child.rpc, handlers: this.#handlers() });
+    this.ready = this.#ready.promise;
+    ignore(this.ready);
+    // A child that dies at once breaks its pipes; its exit says so, these errors add nothing.
+    child.stdin.on("error", () => undefined);
+    child.stderr.on("error", () => undefined);
+    child.stdin.end(`${JSON.stringify(plan)}\n`);
+    const lines = createLineSplitter(LOG_LIMITS.lineBytesMax, options.onLogLine);
+    child.stderr.on("data", (chunk: Buffer) => lines.push(chunk));
+    child.stderr.on("end", () => lines.end());
+    if (child.pid !== null) options.onProcess("owner", child.pid);
+    this.lost = this.#watchLoss();
+    this.gone = this.#watchEnd();
+  }
+
+  get pid(): number | null {
+    return this.#child.pid;
+  }
+
+  /** Calls and streams under way. */
+  get streamCount(): number {
+    return this.#peer.streamCount;
+  }
+
+  get hypervisorPid(): number | null {
+    return this.#hypervisor?.pid ?? null;
+  }
+
+  async call<M extends OwnerMethod>(
+    method: M,
+    params: OwnerParams<M>,
+    limits: CallLimits = {},
+  ): Promise<OwnerResult<M>> {
+    try {
+      return parseResult(method, await this.#peer.call(method, params, this.#options(limits)));
+    } catch (thrown) {
+      throw await this.#explain(method, thrown);
+    }
+  }
+
+  /** The stream is the caller's to end or reset. */
+  async open<M extends OwnerMethod>(
+    method: M,
+    params: OwnerParams<M>,
+    limits: CallLimits = {},
+  ): Promise<{ result: OwnerResult<M>; stream: MuxStream }> {
+    try {
+      const opened = await this.#peer.open(method, params, this.#options(limits));
+      try {
+        return { result: parseResult(method, opened.result), stream: opened.stream };
+      } catch (thrown) {
+        opened.stream.reset("protocol_error");
+        throw thrown;
+      }
+    } catch (thrown) {
+      throw await this.#explain(method, thrown);
+    }
+  }
+
+  /** What a broken stream of this owner means to the user. */
+  streamFailure(thrown: unknown): Promise<Failure> {
+    return this.#explain("stream", thrown);
+  }
+
+  /** Forces the end of owner and hypervisor. Works on frozen ones. Resolves when both are gone. */
+  async kill(): Promise<void> {
+    this.#isKilled = true;
+    this.#killHypervisor();
+    this.#child.kill();
+    await this.gone;
+  }
+
+  #options(limits: CallLimits) {
+    const timeoutMs = limits.timeoutMs === undefined ? TIMES.callTimeoutMs : limits.timeoutMs;
+    return {
+      ...(timeoutMs === null ? {} : { timeoutMs }),
+      ...(limits.signal === undefined ? {} : { signal: limits.signal }),
+      ...(limits.trace === undefined ? {} : { trace: limits.trace }),
+    };
+  }
+
+  async #explain(method: string, thrown: unknown): Promise<Failure> {
+    if (thrown instanceof Failure && (thrown.kind === "peer_lost" || thrown.kind === "lane_lost")) {
+      const end = await this.lost;
+      return apiFailure("vm_gone", `Cannot finish the call: the VM is gone (${end.reason ?? "stopped"})`, {
+        cause: thrown,
+        detail: end.detail,
+      });
+    }
+    return callFailure(method, thrown);
+  }
+
+  #handlers() {
+    return {
+      "owner.ready": async (params: unknown) => {
+        const said = SERVICE_METHODS["owner.ready"].params.parse(params);
+        this.#learnHypervisor(said.hypervisor_pid);
+        this.#ready.resolve({ state: said.state, hypervisorPid: said.hypervisor_pid });
+        return {};
+      },
+      "owner.health": async (params: unknown) => {
+        this.health.guest = SERVICE_METHODS["owner.health"].params.parse(params).guest;
+        return {};
+      },
+      "owner.gone": async (params: unknown) => {
+        const { reason, detail } = SERVICE_METHODS["owner.gone"].params.parse(params);
+        this.#lastWords = { reason, detail };
+        return {};
+      },
+    };
+  }
+
+  /** A pid that an owner names is killed later only if it is still the process that it was at this moment. */
+  #learnHypervisor(pid: number): void {
+    const birth = pid > 1 ? this.#processes.birth(pid) : null;
+    if (birth === null) return;
+    this.#hypervisor = { pid, birth };
+    this.#onProcess("hypervisor", pid);
+  }
+
+  #killHypervisor(): void {
+    if (this.#hypervisor !== null && this.#isHypervisorAlive()) {
+      this.#processes.kill(this.#hypervisor.pid, "SIGKILL");
+    }
+  }
+
+  #isHypervisorAlive(): boolean {
+    return (
+      this.#hypervisor !== null && this.#processes.birth(this.#hypervisor.pid) === this.#hypervisor.birth
+    );
+  }
+
+  async #watchLoss(): Promise<OwnerEnd> {
+    let exit: OwnerExit | null = null;
+    const exited = this.#child.exited.then((value) => {
+      exit = value;
+    });
+    await Promise.race([this.#peer.ended, exited]);
+    // Its last words and its exit code come over different ways: wait a little for the other one.
+    const other = exit === null ? exited : this.#peer.ended;
+    await settledWithin(other, TIMES.lastWordsTimeoutMs);
+    this.isLost = true;
+    this.#peer.close();
+    const end = this.#lastWords ?? this.#unsaidEnd(exit);
+    this.#ready.reject(
+      new Failure(end.reason ?? "owner_lost", "Cannot start the VM: its owner ended", { detail: end.detail }),
+    );
+    return end;
+  }
+
+  #unsaidEnd(exit: OwnerExit | null): OwnerEnd {
+    const how =
+      exit === null
+        ? "its channel ended"
+        : (exit.message ?? `exit code ${exit.code ?? "none"}, signal ${exit.signal ?? "none"}`);
+    return { reason: this.#isKilled ? null : "owner_lost", detail: `The owner ended: ${how}` };
+  }
+
+  async #watchEnd(): Promise<OwnerEnd> {
+    const end = await this.lost;
+    if (!(await settledWithin(this.#child.exited, TIMES.ownerExitTimeoutMs))) this.#child.kill();
+    await settledWithin(this.#child.exited, TIMES.killTimeoutMs);
+    this.#killHypervisor();
+    const deadline = performance.now() + TIMES.killTimeoutMs;
+    while (this.#isHypervisorAlive() && performance.now() < deadline) await pause(5);
+    return end;
+  }
+}
+
+function parseResult<M extends OwnerMethod>(method: M, result: unknown): OwnerResult<M> {
+  const parsed = OWNER_METHODS[method].result.safeParse(result);
+  assert(parsed.success, `an owner answered ${method} in another shape`);
+  return parsed.data as OwnerResult<M>;
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

@@ -1,0 +1,41 @@
+import type { Duplex, Readable, Writable } from "node:stream";
+
+/** What the service takes from the machine. Made in powers-node.ts, replaced in tests. */
+export interface Powers {
+  readonly uid: number;
+  readonly pid: number;
+  readonly hostCpus: number;
+  nowMs(): number;
+  monotonicMs(): number;
+  random(bytes: number): Uint8Array;
+  availableMemoryBytes(): number;
+  freeDiskBytes(folder: string): Promise<number>;
+  readonly processes: Processes;
+  startOwner(descriptors: readonly number[]): OwnerChild;
+}
+
+export interface Processes {
+  /** Identifies one life of a pid: its start time and the boot. Null when no such process lives (a zombie is dead). */
+  birth(pid: number): string | null;
+  /** Memory that only this process has; 0 when it cannot be read. */
+  privateBytes(pid: number): number;
+  /** False when the process is gone. */
+  kill(pid: number, signal: "SIGKILL" | "SIGTERM"): boolean;
+}
+
+/** A started owner program. Its descriptors are stdin, none, stderr, the rpc socket, then what was given. */
+export interface OwnerChild {
+  readonly pid: number | null;
+  readonly stdin: Writable;
+  readonly stderr: Readable;
+  readonly rpc: Duplex;
+  /** Resolves when the process has been reaped, or could not be started; never rejects. */
+  readonly exited: Promise<OwnerExit>;
+  kill(): void;
+}
+
+export interface OwnerExit {
+  readonly code: number | null;
+  readonly signal: string | null;
+  readonly message: string | null;
+}

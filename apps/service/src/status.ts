@@ -1,0 +1,43 @@
+import type { ServiceStatus } from "@capsem/api";
+import type { HomeLayout } from "./home/layout.ts";
+import type { Pool } from "./pool/pool.ts";
+import type { Powers } from "./powers.ts";
+import type { Settings } from "./settings.ts";
+import { VERSION } from "./version.ts";
+import type { Launcher } from "./vm/launch.ts";
+import type { Registry } from "./vm/registry.ts";
+
+export interface StatusParts {
+  readonly layout: HomeLayout;
+  readonly powers: Powers;
+  readonly settings: Settings;
+  readonly registry: Registry;
+  readonly pool: Pool;
+  readonly launcher: Launcher;
+  readonly startedAt: string;
+}
+
+export function serviceStatusOf(parts: StatusParts): ServiceStatus {
+  const { layout, powers, settings, registry, pool, launcher, startedAt } = parts;
+  const vms = registry.list();
+  const accelerator = launcher.known?.accelerator;
+  return {
+    version: VERSION,
+    pid: powers.pid,
+    started_at: startedAt,
+    home: layout.home,
+    accelerator: accelerator === undefined ? null : { name: accelerator.name, reason: accelerator.reason },
+    image: launcher.known?.image.digest ?? null,
+    vms: {
+      running: vms.filter(({ record }) => record.state === "running").length,
+      total: vms.length,
+    },
+    pool: { warm: pool.count("warm"), preparing: pool.count("preparing"), target: pool.target },
+    limits: {
+      running_max: settings.running_max,
+      retained_max: settings.retained_max,
+      memory_gib_max: settings.memory_gib_max,
+      cpus_max: powers.hostCpus,
+    },
+  };
+}

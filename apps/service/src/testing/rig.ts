@@ -1,0 +1,118 @@
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createHome, type HomeLayout, homeLayout } from "../home/layout.ts";
+import type { Machinery } from "../machinery.ts";
+import type { Powers } from "../powers.ts";
+import { nodePowers, startOwner } from "../powers-node.ts";
+import { type Service, type ServiceOptions, startService } from "../service.ts";
+import { type Settings, settingsFile } from "../settings.ts";
+import { bundled } from "./bundle.ts";
+import { type Client, createClient } from "./client.ts";
+import { type FakeFaults, fakeMachinery, storeFakeGolden } from "./fake-machinery.ts";
+import type { FakeScript } from "./fake-script.ts";
+
+export interface RigOptions {
+  readonly settings?: Partial<Settings>;
+  readonly script?: FakeScript;
+  readonly powers?: Partial<Powers>;
+  readonly home?: string;
+  /** Whether a golden of the default shape lies in the store, which saves its building; true by default. */
+  readonly hasGolden?: boolean;
+  readonly options?: Partial<ServiceOptions>;
+}
+
+export interface Rig {
+  readonly layout: HomeLayout;
+  readonly client: Client;
+  readonly faults: FakeFaults;
+  /** What owners that start from now on do. */
+  script(script: FakeScript): void;
+  /** The time of the service runs ahead by this much. */
+  advance(ms: number): void;
+  readonly log: Record<string, unknown>[];
+  service: Service;
+  /** Folders of VMs, processes of owners and hypervisors, descriptors: what must return to its baseline. */
+  counts(): { folders: number; processes: number; descriptors: number };
+  processes(): number;
+  /** As if each owner had died by a signal. */
+  killOwners(): void;
+  close(): Promise<void>;
+}
+
+/** A whole service in this process, with fake owners as child processes. */
+export async function startRig(options: RigOptions = {}): Promise<Rig> {
+  const home = options.home ?? realpathSync(mkdtempSync(join(tmpdir(), "capsem-service-")));
+  const layout = homeLayout(home);
+  await createHome(layout);
+  const scriptPath = join(home, "fake-owner.json");
+  const writeScript = (script: FakeScript) => writeFileSync(scriptPath, JSON.stringify(script));
+  writeScript(options.script ?? {});
+  const faults: FakeFaults = {};
+  if (options.hasGolden !== false) storeFakeGolden(layout.goldens, "1-512");
+  const log: Record<string, unknown>[] = [];
+  const clock = { aheadMs: 0 };
+  const service = await startService({
+    layout,
+    powers: rigPowers(scriptPath, clock, options.powers ?? {}),
+    machinery: fakeMachinery(layout.cache, faults) satisfies Machinery,
+    settings: settingsFile.parse({ pool_size: 0, ...options.settings }),
+    log: (level, message, fields = {}) => void log.push({ level, message, ...fields }),
+    checksAnswers: true,
+    ...options.options,
+  });
+  return {
+    layout,
+    client: createClient(layout.socket),
+    faults,
+    script: writeScript,
+    advance: (ms) => {
+      clock.aheadMs += ms;
+    },
+    log,
+    service,
+    counts: () => ({
+      folders: readdirSync(layout.vms).length,
+      processes: pidsNaming(home).length,
+      descriptors: readdirSync("/proc/self/fd").length,
+    }),
+    processes: () => pidsNaming(home).length,
+    killOwners() {
+      for (const pid of pidsNaming(home)) {
+        if (readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("fake-owner")) process.kill(pid, "SIGKILL");
+      }
+    },
+    async close() {
+      await service.close();
+      if (options.home === undefined) rmSync(home, { recursive: true, force: true });
+    },
+  };
+}
+
+function rigPowers(scriptPath: string, clock: { aheadMs: number }, over: Partial<Powers>): Powers {
+  const owner = bundled("fake-owner");
+  return {
+    ...nodePowers(owner),
+    // Plans are those of an unprivileged service, whoever runs the tests.
+    uid: 1000,
+    hostCpus: 4,
+    nowMs: () => Date.now() + clock.aheadMs,
+    monotonicMs: () => performance.now() + clock.aheadMs,
+    availableMemoryBytes: () => 16 * 1024 ** 3,
+    freeDiskBytes: async () => 100 * 1024 ** 3,
+    startOwner: (descriptors) => startOwner(owner, descriptors, { FAKE_OWNER_SCRIPT: scriptPath }),
+    ...over,
+  };
+}
+
+/** Fake owners carry their script's path in their environment, and so do their hypervisors and jobs. */
+export function pidsNaming(home: string): number[] {
+  const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  return pids.map(Number).filter((pid) => {
+    try {
+      return readFileSync(`/proc/${pid}/environ`, "utf8").includes(join(home, "fake-owner.json"));
+    } catch {
+      return false;
+    }
+  });
+}

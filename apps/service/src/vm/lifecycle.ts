@@ -1,0 +1,379 @@
+import { apiFailure, type CreateRequest, type VmReason, type VmState } from "@capsem/api";
+import { assert, Failure, ignore, messageOf, newId } from "@capsem/base";
+import { type HomeLayout, vmFolder } from "../home/layout.ts";
+import { TIMES, VM_LIMITS } from "../limits.ts";
+import type { ServiceLog } from "../log/service-log.ts";
+import { VmLogs } from "../log/vm-logs.ts";
+import { watchHealth } from "../owner/health-watch.ts";
+import type { OwnerRun } from "../owner/owner-run.ts";
+import { settled, settledWithin } from "../owner/settled.ts";
+import type { Pool, Slot } from "../pool/pool.ts";
+import type { Powers } from "../powers.ts";
+import { bringUp, StartFailure } from "./bring-up.ts";
+import type { Launcher } from "./launch.ts";
+import { AFTER_LOSS, isLegalMove, kindOfVm } from "./lifecycle-table.ts";
+import type { Quota, Shape } from "./quota.ts";
+import type { VmRecord } from "./record.ts";
+import type { Registry } from "./registry.ts";
+import { type RemovePath, removePath, removeVmFiles } from "./remove-files.ts";
+import { Vm } from "./vm.ts";
+
+export interface LifecycleParts {
+  readonly layout: HomeLayout;
+  readonly powers: Powers;
+  readonly registry: Registry;
+  readonly quota: Quota;
+  readonly launcher: Launcher;
+  readonly pool: Pool;
+  readonly log: ServiceLog;
+  /** For fault injection. */
+  readonly removePath?: RemovePath;
+}
+
+type RecordChange = Partial<Pick<VmRecord, "reason" | "started_at" | "failed_at">>;
+
+/** The one driver of VM states: every move is made here, by the table. */
+export class Lifecycle {
+  readonly #parts: LifecycleParts;
+  #isClosing = false;
+
+  constructor(parts: LifecycleParts) {
+    this.#parts = parts;
+  }
+
+  /** Running when it resolves. When it rejects nothing of the VM is left, and its name is free. */
+  async create(request: CreateRequest, onReserved?: (vm: Vm) => void): Promise<Vm> {
+    const { registry, quota, pool, powers } = this.#parts;
+    const shape = quota.shapeOf(request);
+    pool.touch();
+    const [{ image }] = await Promise.all([this.#ground(), quota.checkDisk()]);
+    this.#refuseWhenClosing();
+    // From here to `add` nothing waits: two creates cannot pass the same check.
+    quota.checkRunning(registry.list(), shape);
+    if (request.name !== undefined) quota.checkRetained(registry.list());
+    registry.checkName(request.name ?? null);
+    const slot = pool.claim(shape);
+    const id = slot?.id ?? newId("vm", powers.random);
+    const vm = new Vm(this.#newRecord(id, request, shape, image.digest), powers.monotonicMs());
+    registry.add(vm);
+    this.#track(vm, (signal) => this.#firstStart(vm, slot, signal));
+    onReserved?.(vm);
+    try {
+      await vm.starting;
+      return vm;
+    } catch (thrown) {
+      this.#parts.log("error", "create failed", {
+        vm_id: id,
+        cause: messageOf(thrown),
+        detail: detailOf(thrown),
+      });
+      await this.remove(vm);
+      throw thrown;
+    }
+  }
+
+  async start(vm: Vm): Promise<void> {
+    if (vm.starting !== null) return vm.starting;
+    this.#checkStartable(vm);
+    const { registry, quota, pool } = this.#parts;
+    pool.touch();
+    await Promise.all([this.#ground(), quota.checkDisk()]);
+    if (vm.starting !== null) return vm.starting;
+    this.#checkStartable(vm);
+    this.#refuseWhenClosing();
+    quota.checkRunning(registry.list(), { cpus: vm.record.cpus, memoryMib: vm.record.memory_mib });
+    ignore(this.#move(vm, "starting", { reason: null, failed_at: null }));
+    this.#track(vm, (signal) => this.#laterStart(vm, signal));
+    return vm.starting ?? undefined;
+  }
+
+  /** Retained: stopped when it resolves. Temporary: gone. */
+  stop(vm: Vm, reason: VmReason | null = null): Promise<void> {
+    if (vm.stopping !== null) return vm.stopping;
+    const { state } = vm.record;
+    if (state !== "running" && state !== "starting") {
+      throw apiFailure("wrong_state", `Cannot stop VM "${vm.id}": it is ${state}`);
+    }
+    vm.stopping = this.#stop(vm, reason).finally(() => {
+      vm.stopping = null;
+    });
+    return vm.stopping;
+  }
+
+  async restart(vm: Vm): Promise<void> {
+    if (!vm.isRetained) throw apiFailure("wrong_state", `Cannot restart VM "${vm.id}": it is temporary`);
+    if (vm.record.state === "running") await this.stop(vm);
+    await this.start(vm);
+  }
+
+  /** Works in every state and is final: processes, files, then the record. A second caller joins. */
+  remove(vm: Vm): Promise<void> {
+    vm.removing ??= this.#remove(vm).finally(() => {
+      vm.removing = null;
+    });
+    return vm.removing;
+  }
+
+  /** The quota stop: a temporary VM is kept as failed for a while, so that its user learns why. */
+  async end(vm: Vm, reason: VmReason): Promise<void> {
+    if (vm.record.state !== "running") return;
+    if (vm.isRetained || reason === "idle" || reason === "lifetime") return this.stop(vm, reason);
+    const { run } = vm;
+    vm.run = null;
+    await this.#move(vm, "failed", { reason, failed_at: this.#nowText() });
+    vm.ended.resolve(reason);
+    await run?.kill();
+  }
+
+  async rename(vm: Vm, name: string): Promise<void> {
+    if (!vm.isRetained) throw apiFailure("wrong_state", `Cannot rename VM "${vm.id}": it is temporary`);
+    await this.#changeName(vm, name);
+  }
+
+  async persist(vm: Vm, name: string): Promise<void> {
+    if (vm.isRetained)
+      throw apiFailure("wrong_state", `Cannot persist VM "${vm.id}": it is retained already`);
+    if (vm.record.state !== "running") {
+      throw apiFailure("wrong_state", `Cannot persist VM "${vm.id}": it is ${vm.record.state}`);
+    }
+    this.#parts.quota.checkRetained(this.#parts.registry.list());
+    await this.#changeName(vm, name);
+  }
+
+  /** All VMs end in order: retained ones stopped, temporary ones gone. No start is taken any more. */
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    await Promise.allSettled(
+      this.#parts.registry.list().map(async (vm) => {
+        const { state } = vm.record;
+        if (!vm.isRetained && state !== "failed") await this.remove(vm);
+        else if (state === "running" || state === "starting") await this.stop(vm, "service_lost");
+        else if (state === "creating" || state === "deleting") await this.remove(vm);
+        else await vm.stopping;
+      }),
+    );
+  }
+
+  #track(vm: Vm, start: (signal: AbortSignal) => Promise<void>): void {
+    const abort = new AbortController();
+    vm.startAbort = abort;
+    vm.starting = start(abort.signal).finally(() => {
+      vm.starting = null;
+      vm.startAbort = null;
+    });
+    ignore(vm.starting);
+  }
+
+  async #firstStart(vm: Vm, slot: Slot | null, signal: AbortSignal): Promise<void> {
+    const { launcher, layout, registry } = this.#parts;
+    const paths = vmFolder(layout, vm.id);
+    let saved: Promise<void>;
+    if (slot !== null) {
+      vm.logs = slot.logs;
+      vm.run = slot.run;
+      saved = this.#move(vm, "starting");
+    } else {
+      await registry.save(vm);
+      vm.logs = await VmLogs.open(paths.logs);
+      const { image } = await launcher.ground();
+      await launcher.createDisk(image, vm.id);
+      signal.throwIfAborted();
+      saved = this.#move(vm, "starting");
+    }
+    // Record and claim go on together; both must hold before the VM runs, and neither is left under way.
+    const [brought, kept] = await Promise.allSettled([bringUp(this.#parts, vm, slot, signal), saved]);
+    if (brought.status === "rejected") throw brought.reason;
+    if (kept.status === "rejected") {
+      vm.run = null;
+      await brought.value.kill();
+      throw kept.reason;
+    }
+    await this.#run(vm, brought.value);
+  }
+
+  async #laterStart(vm: Vm, signal: AbortSignal): Promise<void> {
+    try {
+      await vm.dying;
+      vm.logs ??= await VmLogs.open(vmFolder(this.#parts.layout, vm.id).logs);
+      await this.#run(vm, await bringUp(this.#parts, vm, null, signal));
+    } catch (thrown) {
+      await vm.logs?.release();
+      if (vm.record.state === "starting") {
+        const reason = thrown instanceof StartFailure ? thrown.reason : null;
+        await this.#move(vm, "failed", { reason, failed_at: this.#nowText() });
+      }
+      throw thrown;
+    }
+  }
+
+  async #run(vm: Vm, run: OwnerRun): Promise<void> {
+    if (vm.record.state !== "starting" || run.isLost) {
+      vm.run = null;
+      await run.kill();
+      throw apiFailure("vm_gone", `Cannot start VM "${vm.id}": it ended meanwhile`);
+    }
+    vm.lastActiveMs = this.#parts.powers.monotonicMs();
+    // A restart treats starting and running alike: nobody waits for this write.
+    ignore(this.#move(vm, "running", { started_at: this.#nowText(), reason: null }));
+    watchHealth(run, () => {
+      this.#parts.log("warning", "health changed", { vm_id: vm.id, ...run.health });
+    });
+    void run.lost.then((end) => this.#onLost(vm, run, end.reason, end.detail));
+  }
+
+  #onLost(vm: Vm, run: OwnerRun, reason: VmReason | null, detail: string): void {
+    vm.dying = run.gone.then(() => vm.logs?.release());
+    if (vm.run !== run || vm.record.state !== "running") return;
+    vm.run = null;
+    this.#parts.log("warning", "VM lost", { vm_id: vm.id, reason, detail });
+    const to = AFTER_LOSS[kindOfVm(vm.record)];
+    const failedAt = to === "failed" ? this.#nowText() : null;
+    ignore(this.#move(vm, to, { reason: reason ?? "owner_lost", failed_at: failedAt }));
+    vm.ended.resolve(reason ?? "owner_lost");
+  }
+
+  async #stop(vm: Vm, reason: VmReason | null): Promise<void> {
+    const saved = this.#move(vm, "stopping");
+    ignore(saved);
+    vm.startAbort?.abort();
+    await settled(vm.starting);
+    const { run } = vm;
+    const isForced = run !== null && !(await this.#stopInOrder(run));
+    if (vm.record.state !== "stopping") return settled(vm.removing);
+    vm.run = null;
+    vm.ended.resolve(reason);
+    if (!vm.isRetained) return this.remove(vm);
+    await vm.dying;
+    await this.#move(vm, "stopped", { reason: reason ?? (isForced ? "stop_forced" : null) });
+  }
+
+  /** False when it had to be forced. */
+  async #stopInOrder(run: OwnerRun): Promise<boolean> {
+    const deadline = this.#parts.powers.monotonicMs() + TIMES.stopTimeoutMs;
+    let isOrderly = false;
+    try {
+      await run.call("stop", { forced: false }, { timeoutMs: TIMES.stopTimeoutMs });
+      const leftMs = Math.max(0, deadline - this.#parts.powers.monotonicMs());
+      isOrderly = await settledWithin(run.gone, leftMs);
+    } catch (thrown) {
+      this.#parts.log("warning", "stop had to be forced", { vm_id: run.vmId, cause: messageOf(thrown) });
+    }
+    await run.kill();
+    return isOrderly;
+  }
+
+  async #remove(vm: Vm): Promise<void> {
+    const { log, registry } = this.#parts;
+    if (vm.record.state !== "deleting") {
+      // The files go even when the disk does not take this: a restart finishes from any state.
+      await this.#move(vm, "deleting").catch((thrown: unknown) => {
+        log("error", "cannot record a deletion", { vm_id: vm.id, cause: messageOf(thrown) });
+      });
+    }
+    vm.startAbort?.abort();
+    const { run } = vm;
+    vm.run = null;
+    await Promise.all([run?.kill(), settled(vm.starting), vm.dying]);
+    await vm.logs?.close();
+    vm.logs = null;
+    await registry.settle(vm);
+    await this.#removeFiles(vm);
+    assert(isLegalMove(vm.record.state, "gone"), "a VM is deleted before it is gone");
+    registry.delete(vm);
+    vm.ended.resolve(null);
+    log("info", "VM removed", { vm_id: vm.id });
+  }
+
+  async #removeFiles(vm: Vm): Promise<void> {
+    const { layout, log } = this.#parts;
+    for (let tries = 1; ; tries++) {
+      try {
+        return await removeVmFiles(vmFolder(layout, vm.id), this.#parts.removePath ?? removePath);
+      } catch (thrown) {
+        log("error", "cannot remove files", { vm_id: vm.id, tries, cause: messageOf(thrown) });
+        if (tries >= VM_LIMITS.removeTries) {
+          throw apiFailure(
+            "internal",
+            `Cannot delete VM "${vm.id}": its files resist, it will be tried again`,
+            {
+              cause: thrown,
+            },
+          );
+        }
+        await new Promise((resolve) => setTimeout(resolve, TIMES.removeRetryMs));
+      }
+    }
+  }
+
+  async #changeName(vm: Vm, name: string): Promise<void> {
+    const { registry } = this.#parts;
+    const before = vm.record.name;
+    if (vm.record.state === "deleting") {
+      throw apiFailure("wrong_state", `Cannot rename VM "${vm.id}": it is being deleted`);
+    }
+    registry.rename(vm, name);
+    try {
+      await registry.save(vm);
+    } catch (thrown) {
+      registry.rename(vm, before);
+      throw thrown;
+    }
+  }
+
+  /** In memory at once; resolves when the record is on the disk. */
+  async #move(vm: Vm, to: VmState, change: RecordChange = {}): Promise<void> {
+    const from = vm.record.state;
+    assert(isLegalMove(from, to), `a VM that is ${from} cannot become ${to}`);
+    vm.record = { ...vm.record, ...change, state: to };
+    this.#parts.log("info", "VM moved", { vm_id: vm.id, from, to, reason: vm.record.reason });
+    await this.#parts.registry.save(vm);
+  }
+
+  #checkStartable(vm: Vm): void {
+    const { state } = vm.record;
+    if (!vm.isRetained || (state !== "stopped" && state !== "failed")) {
+      const kind = vm.isRetained ? "" : " and temporary";
+      throw apiFailure("wrong_state", `Cannot start VM "${vm.id}": it is ${state}${kind}`);
+    }
+  }
+
+  async #ground() {
+    try {
+      return await this.#parts.launcher.ground();
+    } catch (thrown) {
+      throw apiFailure("start_failed", `Cannot start a VM: ${messageOf(thrown)}`, {
+        cause: thrown,
+        detail: detailOf(thrown) ?? "",
+      });
+    }
+  }
+
+  #refuseWhenClosing(): void {
+    if (this.#isClosing) throw apiFailure("unavailable", "Cannot start a VM: the service is stopping");
+  }
+
+  #newRecord(id: string, request: CreateRequest, shape: Shape, image: string): VmRecord {
+    return {
+      schema: 1,
+      id,
+      name: request.name ?? null,
+      state: "creating",
+      reason: null,
+      cpus: shape.cpus,
+      memory_mib: shape.memoryMib,
+      created_at: this.#nowText(),
+      started_at: null,
+      failed_at: null,
+      image,
+      env: request.env ?? {},
+    };
+  }
+
+  #nowText(): string {
+    return new Date(this.#parts.powers.nowMs()).toISOString();
+  }
+}
+
+function detailOf(thrown: unknown): string | undefined {
+  return thrown instanceof Failure ? thrown.detail : undefined;
+}

@@ -1,0 +1,85 @@
+import { messageOf } from "@capsem/base";
+import { type HomeLayout, vmFolder } from "../home/layout.ts";
+import { TIMES, VM_LIMITS } from "../limits.ts";
+import type { ServiceLog } from "../log/service-log.ts";
+import type { Machinery } from "../machinery.ts";
+import type { Powers } from "../powers.ts";
+import type { Settings } from "../settings.ts";
+import type { Lifecycle } from "./lifecycle.ts";
+import type { Registry } from "./registry.ts";
+import type { Vm } from "./vm.ts";
+
+export interface SweepParts {
+  readonly layout: HomeLayout;
+  readonly powers: Powers;
+  readonly machinery: Pick<Machinery, "diskAllocatedBytes">;
+  readonly settings: Settings;
+  readonly registry: Registry;
+  readonly lifecycle: Pick<Lifecycle, "end" | "remove">;
+  readonly log: ServiceLog;
+}
+
+/** What time does to VMs: disk quota, idle and lifetime limits, failed ones kept for a while, deletions retried. */
+export class Sweep {
+  readonly #parts: SweepParts;
+
+  constructor(parts: SweepParts) {
+    this.#parts = parts;
+  }
+
+  /** One pass. VMs are judged beside each other: one that hangs holds up none. */
+  async pass(): Promise<void> {
+    await Promise.all(
+      this.#parts.registry.list().map(async (vm) => {
+        try {
+          await this.#judge(vm);
+        } catch (thrown) {
+          this.#parts.log("error", "sweep failed", { vm_id: vm.id, cause: messageOf(thrown) });
+        }
+      }),
+    );
+  }
+
+  async sampleDisk(vm: Vm): Promise<void> {
+    const { disk } = vmFolder(this.#parts.layout, vm.id);
+    vm.diskAllocatedBytes = await this.#parts.machinery.diskAllocatedBytes(disk).catch(() => 0);
+  }
+
+  async #judge(vm: Vm): Promise<void> {
+    const { lifecycle } = this.#parts;
+    const { state } = vm.record;
+    if (state === "deleting" && vm.removing === null) return lifecycle.remove(vm);
+    if (state === "failed" && !vm.isRetained && this.#isFailedLongEnough(vm)) return lifecycle.remove(vm);
+    if (state !== "running") return;
+    await this.sampleDisk(vm);
+    if (vm.diskAllocatedBytes > VM_LIMITS.diskAllocatedBytesMax) return lifecycle.end(vm, "disk_quota");
+    if (this.#isTooOld(vm)) return lifecycle.end(vm, "lifetime");
+    if (await this.#isIdle(vm)) return lifecycle.end(vm, "idle");
+  }
+
+  #isFailedLongEnough(vm: Vm): boolean {
+    const failedAt = vm.record.failed_at ?? vm.record.created_at;
+    return this.#parts.powers.nowMs() - Date.parse(failedAt) >= TIMES.failedKeptMs;
+  }
+
+  #isTooOld(vm: Vm): boolean {
+    if (vm.isRetained || vm.record.started_at === null) return false;
+    const ageMs = this.#parts.powers.nowMs() - Date.parse(vm.record.started_at);
+    return ageMs >= this.#parts.settings.lifetime_secs * 1000;
+  }
+
+  /** A running job is activity, also one that nobody reads: the owner is asked before the VM is taken away. */
+  async #isIdle(vm: Vm): Promise<boolean> {
+    const { powers, settings } = this.#parts;
+    const isQuiet = () => {
+      return vm.activeCount === 0 && powers.monotonicMs() - vm.lastActiveMs >= settings.idle_secs * 1000;
+    };
+    if (!isQuiet() || vm.run === null) return false;
+    const { jobs } = await vm.run.call("job.list", {}, { timeoutMs: TIMES.pingTimeoutMs });
+    if (jobs.some((job) => job.state === "running")) {
+      vm.lastActiveMs = powers.monotonicMs();
+      return false;
+    }
+    return isQuiet();
+  }
+}

@@ -1,0 +1,40 @@
+import type { VmReason } from "@capsem/api";
+import { type Deferred, defer } from "@capsem/base";
+import type { VmLogs } from "../log/vm-logs.ts";
+import type { OwnerRun } from "../owner/owner-run.ts";
+import type { VmRecord } from "./record.ts";
+
+/** A VM in memory. Only the lifecycle writes `record` and `run`; everybody else reads. */
+export class Vm {
+  record: VmRecord;
+  /** The living owner, from its spawn to its loss. */
+  run: OwnerRun | null = null;
+  logs: VmLogs | null = null;
+  diskAllocatedBytes = 0;
+  /** Acts under way, and when the last one ended: for the idle limit. */
+  activeCount = 0;
+  lastActiveMs: number;
+  /** Start, stop and removal under way: a second request joins the first. */
+  starting: Promise<void> | null = null;
+  stopping: Promise<void> | null = null;
+  removing: Promise<void> | null = null;
+  /** The end of the processes of the last owner: the next start waits for it. */
+  dying: Promise<unknown> | null = null;
+  /** Aborted when the start under way is no longer wanted. */
+  startAbort: AbortController | null = null;
+  /** Resolves with the reason when the VM has ended for good or lost its owner: for held creates. */
+  readonly ended: Deferred<VmReason | null> = defer();
+
+  constructor(record: VmRecord, nowMs: number) {
+    this.record = record;
+    this.lastActiveMs = nowMs;
+  }
+
+  get id(): string {
+    return this.record.id;
+  }
+
+  get isRetained(): boolean {
+    return this.record.name !== null;
+  }
+}

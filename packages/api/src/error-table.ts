@@ -1,0 +1,80 @@
+import { Failure } from "@capsem/base";
+
+/** The closed list of error kinds of the HTTP API: status, and whether the same request may succeed later. */
+export const ERRORS = {
+  invalid_input: { status: 400, retryable: false },
+  not_permitted: { status: 403, retryable: false },
+  route_not_found: { status: 404, retryable: false },
+  vm_not_found: { status: 404, retryable: false },
+  job_not_found: { status: 404, retryable: false },
+  file_not_found: { status: 404, retryable: false },
+  name_taken: { status: 409, retryable: false },
+  wrong_state: { status: 409, retryable: false },
+  file_exists: { status: 409, retryable: false },
+  file_wrong_type: { status: 409, retryable: false },
+  too_large: { status: 413, retryable: false },
+  command_not_found: { status: 422, retryable: false },
+  command_not_executable: { status: 422, retryable: false },
+  file_not_permitted: { status: 403, retryable: false },
+  file_failed: { status: 422, retryable: false },
+  quota: { status: 429, retryable: true },
+  cancelled: { status: 499, retryable: false },
+  internal: { status: 500, retryable: false },
+  /** The VM ended while the call ran; `reason` on the VM says why. */
+  vm_gone: { status: 502, retryable: false },
+  /** The VM could not be started: image, checkpoint or hypervisor. */
+  start_failed: { status: 502, retryable: true },
+  unavailable: { status: 503, retryable: true },
+  unresponsive: { status: 504, retryable: true },
+  timeout: { status: 504, retryable: false },
+  disk_full: { status: 507, retryable: false },
+  disk_floor: { status: 507, retryable: true },
+} as const;
+
+export type ErrorKind = keyof typeof ERRORS;
+export const ERROR_KINDS = Object.keys(ERRORS) as readonly ErrorKind[];
+
+export function isErrorKind(word: string): word is ErrorKind {
+  return Object.hasOwn(ERRORS, word);
+}
+
+/** An operating error of the API. `message` reaches the user, `detail` only the log. */
+export function apiFailure(
+  kind: ErrorKind,
+  message: string,
+  options: { cause?: unknown; detail?: string } = {},
+): Failure<ErrorKind> {
+  return new Failure(kind, message, { ...options, retryable: ERRORS[kind].retryable });
+}
+
+/** The one place where anything thrown becomes an API error: unknown kinds become `internal`. */
+export function toApiFailure(thrown: unknown): Failure<ErrorKind> {
+  if (thrown instanceof Failure) {
+    const kind = API_KIND_OF[thrown.kind] ?? thrown.kind;
+    if (isErrorKind(kind)) {
+      return new Failure(kind, thrown.message, {
+        cause: thrown,
+        retryable: ERRORS[kind].retryable,
+        ...(thrown.detail === undefined ? {} : { detail: thrown.detail }),
+      });
+    }
+  }
+  const detail = thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown);
+  return new Failure("internal", "Cannot finish the request: an internal error was logged", {
+    cause: thrown,
+    detail,
+  });
+}
+
+/** Kinds of the channel below (wire, rpc, vmm) in the API's words. */
+const API_KIND_OF: Readonly<Record<string, ErrorKind>> = {
+  peer_lost: "vm_gone",
+  lane_lost: "vm_gone",
+  guest_lost: "vm_gone",
+  reset: "vm_gone",
+  lane_timeout: "unresponsive",
+  image_missing: "start_failed",
+  checkpoint_corrupt: "start_failed",
+  boot_timeout: "start_failed",
+  hypervisor_exit: "start_failed",
+};

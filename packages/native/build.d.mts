@@ -1,0 +1,1 @@
+export function buildNative(rootDir: string, outDir: string): Promise<string[]>;

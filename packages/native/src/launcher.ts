@@ -1,0 +1,72 @@
+import { assert } from "@capsem/base";
+import { builtPath } from "./addon.ts";
+import type { Grants } from "./qemu-confinement.ts";
+
+/** What an owner asks of `capsem-launch`; launcher/capsem-launch.c says what each option does, and in which order. */
+export interface Launch {
+  /** The process whose death kills the command: the caller of spawn, on its main thread. */
+  parentPid: number;
+  /** An absolute path; no search in PATH. */
+  command: string;
+  args: readonly string[];
+  /** Needed when started as root, unless `asRoot` is said. Neither may be 0. */
+  user?: { uid: number; gid: number };
+  asRoot?: boolean;
+  grants: Grants;
+  /** Inherited descriptors whose files may be opened again by way of `/proc/self/fd/N`. */
+  readFds?: readonly number[];
+  writeFds?: readonly number[];
+  /** Descriptors above 2 that stay open; every other one is closed. */
+  keepFds?: readonly number[];
+  openFilesMax?: number;
+  fileBytesMax?: number;
+  landlock?: "require" | "try" | "off";
+  netNamespace?: "require" | "try";
+}
+
+/** Why the launcher ended before the command ran, by its exit code. The command's own codes are not among them. */
+export const LAUNCH_STEPS: Readonly<Record<number, string>> = {
+  90: "parent",
+  91: "usage",
+  92: "session",
+  93: "descriptors",
+  94: "limits",
+  95: "namespaces",
+  96: "credentials",
+  97: "landlock",
+  98: "privileges",
+  99: "exec",
+};
+
+/** The words to spawn: the launcher of this build, its options, then the command. */
+export function launchWords(
+  launch: Launch,
+  launcherPath: string = builtPath("capsem-launch"),
+): { file: string; args: string[] } {
+  assert(launch.command.startsWith("/"), "a launched command is an absolute path");
+  const { user, grants } = launch;
+  const options = [
+    ...each("--parent", [launch.parentPid]),
+    ...(user === undefined ? [] : ["--uid", String(user.uid), "--gid", String(user.gid)]),
+    ...(launch.asRoot === true ? ["--as-root-ok"] : []),
+    ...each("--read", grants.read),
+    ...each("--exec", grants.exec),
+    ...each("--write", grants.write ?? []),
+    ...each("--read-fd", launch.readFds ?? []),
+    ...each("--write-fd", launch.writeFds ?? []),
+    // The launcher closes the gaps between them in one pass and wants them rising.
+    ...each(
+      "--keep-fd",
+      [...new Set(launch.keepFds ?? [])].sort((a, b) => a - b),
+    ),
+    ...each("--nofile", launch.openFilesMax === undefined ? [] : [launch.openFilesMax]),
+    ...each("--fsize", launch.fileBytesMax === undefined ? [] : [launch.fileBytesMax]),
+    ...each("--landlock", launch.landlock === undefined ? [] : [launch.landlock]),
+    ...each("--net-namespace", launch.netNamespace === undefined ? [] : [launch.netNamespace]),
+  ];
+  return { file: launcherPath, args: [...options, "--", launch.command, ...launch.args] };
+}
+
+function each(option: string, values: readonly (string | number)[]): string[] {
+  return values.flatMap((value) => [option, String(value)]);
+}

@@ -1,0 +1,69 @@
+import { concat, Failure, writeU32 } from "@capsem/base";
+import { decodeMessagePack, encodeMessagePack, type MuxStream } from "@capsem/wire";
+import { z } from "zod";
+import { RPC_LIMITS } from "./limits.ts";
+
+/** Above this a copy costs more than a second frame. */
+const JOINED_BYTES_MAX = 16_384;
+
+const request = z.strictObject({
+  timeLeftMs: z.number().positive().optional(),
+  trace: z.string().max(RPC_LIMITS.traceCharactersMax).optional(),
+  /** Whether the caller expects the stream to stay open. */
+  stream: z.boolean(),
+  /** Absent for undefined, which MessagePack does not have. */
+  params: z.unknown().optional(),
+});
+export type Request = z.infer<typeof request>;
+
+const answer = z.union([
+  z.strictObject({
+    error: z.strictObject({
+      kind: z.string().min(1).max(64),
+      message: z.string().max(RPC_LIMITS.errorMessageCharactersMax),
+      retryable: z.boolean(),
+    }),
+  }),
+  z.strictObject({ ok: z.unknown().optional() }),
+]);
+export type Answer = z.infer<typeof answer>;
+
+export function parseRequest(bytes: Uint8Array): Request {
+  return parse(request, bytes, "request");
+}
+
+export function parseAnswer(bytes: Uint8Array): Answer {
+  return parse(answer, bytes, "answer");
+}
+
+/** `[u32 length][MessagePack]`, in one or two parts. Throws Failure("too_large") before a byte is sent. */
+export function encodeMessage(message: Request | Answer): readonly Uint8Array[] {
+  const body = encodeMessagePack(message);
+  if (body.length > RPC_LIMITS.messageBytesMax) {
+    const limit = RPC_LIMITS.messageBytesMax;
+    throw new Failure("too_large", `Cannot send message: ${body.length} bytes, more than ${limit}`);
+  }
+  const length = new Uint8Array(4);
+  writeU32(length, 0, body.length);
+  return body.length <= JOINED_BYTES_MAX ? [concat([length, body])] : [length, body];
+}
+
+/** Queued at once, so that an `end` right behind it leaves in the same system call. */
+export function writeParts(stream: MuxStream, parts: readonly Uint8Array[]): Promise<unknown> {
+  return Promise.all(parts.map((part) => stream.write(part)));
+}
+
+/** What the caller may see of anything that was thrown: no stack, no cause, no detail. */
+export function answerOf(thrown: unknown): Answer {
+  if (!(thrown instanceof Failure)) {
+    return { error: { kind: "internal", message: "Cannot answer call: internal error", retryable: false } };
+  }
+  const message = thrown.message.slice(0, RPC_LIMITS.errorMessageCharactersMax);
+  return { error: { kind: thrown.kind, message, retryable: thrown.retryable } };
+}
+
+function parse<T>(schema: z.ZodType<T>, bytes: Uint8Array, what: string): T {
+  const parsed = schema.safeParse(decodeMessagePack(bytes));
+  if (parsed.success) return parsed.data;
+  throw new Failure("bad_message", `Cannot parse ${what}: it has another shape`, { cause: parsed.error });
+}

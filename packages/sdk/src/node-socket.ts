@@ -1,0 +1,119 @@
+import { type Deferred, defer } from "@capsem/base";
+import { WebSocket } from "ws";
+import { type CapsemError, cancelled, errorOfAnswer, CapsemError as Failed } from "./error.ts";
+import {
+  ERROR_BYTES_MAX,
+  REQUEST_TIMEOUT_MS,
+  SOCKET_CLOSE_MS,
+  SOCKET_QUEUE_BYTES_MAX,
+  STREAM_FRAME_BYTES_MAX,
+} from "./limits.ts";
+import { connectUnix } from "./node-connect.ts";
+import { toNetworkError } from "./node-error.ts";
+import type { SocketOptions, TransportSocket } from "./transport.ts";
+
+/** A WebSocket over a Unix socket whose receiver sets the pace: a full queue pauses the connection. */
+export function openWebSocket(
+  socketPath: string,
+  path: string,
+  protocols: readonly string[],
+  { signal, timeoutMs = REQUEST_TIMEOUT_MS }: SocketOptions,
+): Promise<TransportSocket> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) {
+      reject(cancelled(path, signal.reason));
+      return;
+    }
+    const socket = new WebSocket(`ws://localhost${path}`, [...protocols], {
+      createConnection: () => connectUnix(socketPath),
+      maxPayload: STREAM_FRAME_BYTES_MAX,
+      perMessageDeflate: false,
+    });
+    let settled = false;
+    const fail = (error: CapsemError) => {
+      if (settled) return;
+      settle();
+      reject(error);
+      socket.terminate();
+    };
+    const onAbort = () => fail(cancelled(path, signal?.reason));
+    const timer = setTimeout(
+      () => fail(new Failed("timeout", `Cannot open stream: no answer within ${timeoutMs} ms`)),
+      timeoutMs,
+    );
+    const settle = () => {
+      settled = true;
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", onAbort);
+    };
+    signal?.addEventListener("abort", onAbort, { once: true });
+    // Made before the upgrade: frames may come in the same packet as its answer.
+    const connection = connectionOf(socket);
+    socket.on("error", (thrown) => fail(toNetworkError(thrown, false)));
+    socket.once("unexpected-response", (_request, response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (part: string) => {
+        if (text.length < ERROR_BYTES_MAX) text += part;
+      });
+      response.once("close", () => fail(errorOfAnswer(response.statusCode ?? 0, text)));
+    });
+    socket.once("open", () => {
+      settle();
+      resolve(connection);
+    });
+  });
+}
+
+function connectionOf(socket: WebSocket): TransportSocket {
+  const queue: Uint8Array[] = [];
+  const closed: Deferred<{ code: number; reason: string }> = defer();
+  let queueBytes = 0;
+  let over = false;
+  let arrival: Deferred<void> = defer();
+  socket.on("message", (data) => {
+    const bytes = data as Buffer;
+    queue.push(bytes);
+    queueBytes += bytes.length;
+    if (queueBytes > SOCKET_QUEUE_BYTES_MAX) socket.pause();
+    arrival.resolve();
+  });
+  socket.on("close", (code, reason) => {
+    over = true;
+    closed.resolve({ code, reason: reason.toString("utf8") });
+    arrival.resolve();
+  });
+  async function* receive(): AsyncGenerator<Uint8Array> {
+    for (;;) {
+      const bytes = queue.shift();
+      if (bytes !== undefined) {
+        queueBytes -= bytes.length;
+        if (socket.isPaused && queueBytes <= SOCKET_QUEUE_BYTES_MAX / 2) socket.resume();
+        yield bytes;
+      } else if (over) return;
+      else {
+        arrival = defer();
+        await arrival.promise;
+      }
+    }
+  }
+  return {
+    send: (bytes) =>
+      new Promise((resolve, reject) => {
+        socket.send(bytes, (error) => (error ? reject(toNetworkError(error, true)) : resolve()));
+      }),
+    receive,
+    closed: closed.promise,
+    close: (code = 1000) => closeSoon(socket, code),
+  };
+}
+
+/** A peer that does not answer the close, or output that nobody reads any more, must not keep the connection. */
+function closeSoon(socket: WebSocket, code: number): void {
+  if (socket.readyState === WebSocket.CLOSED) return;
+  const timer = setTimeout(() => socket.terminate(), SOCKET_CLOSE_MS);
+  socket.once("close", () => clearTimeout(timer));
+  socket.removeAllListeners("message");
+  socket.resume();
+  socket.close(code);
+}

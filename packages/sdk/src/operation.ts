@@ -1,0 +1,130 @@
+import { ROUTES, type Route, type RouteName } from "@capsem/api";
+import { concat, textOf, utf8 } from "@capsem/base";
+import { CapsemError, errorOfAnswer } from "./error.ts";
+import { ERROR_BYTES_MAX, JSON_BYTES_MAX, REQUEST_TIMEOUT_MS } from "./limits.ts";
+import type { ByteSource, RequestOptions, Transport, TransportAnswer } from "./transport.ts";
+
+type Table = typeof ROUTES;
+type Output<S> = S extends { readonly _zod: { readonly output: infer O } } ? O : never;
+
+type ParamsPart<R> = R extends { readonly params: infer S } ? { readonly params: Output<S> } : unknown;
+type QueryPart<R> = R extends { readonly query: infer S }
+  ? Record<never, never> extends Output<S>
+    ? { readonly query?: Output<S> }
+    : { readonly query: Output<S> }
+  : unknown;
+type BodyPart<R> = R extends { readonly request: "json"; readonly body: infer S }
+  ? { readonly body: Output<S> }
+  : R extends { readonly request: "bytes" }
+    ? { readonly body: ByteSource }
+    : unknown;
+
+/** What a call of the route needs: its path parameters, query and body, typed by the route table. */
+export type OperationInput<N extends RouteName> = ParamsPart<Table[N]> &
+  QueryPart<Table[N]> &
+  BodyPart<Table[N]>;
+export type OperationResult<N extends RouteName> = Table[N] extends {
+  readonly response: "json";
+  readonly result: infer S;
+}
+  ? Output<S>
+  : TransportAnswer;
+
+export interface CallOptions {
+  readonly signal?: AbortSignal;
+  /** Overrides the default of the call. */
+  readonly timeoutMs?: number;
+}
+
+interface AnyInput {
+  readonly params?: Readonly<Record<string, unknown>>;
+  readonly query?: Readonly<Record<string, unknown>>;
+  readonly body?: unknown;
+}
+
+export type Operation<N extends RouteName> = (
+  input: OperationInput<N>,
+  options?: CallOptions,
+) => Promise<OperationResult<N>>;
+
+/**
+ * The one way to a route. Results are typed by the table and not checked again: the service is the trusted side,
+ * and a newer one may add fields.
+ */
+export function operation<N extends RouteName>(transport: Transport, name: N): Operation<N> {
+  const route: Route = ROUTES[name];
+  const call = async (input: AnyInput, options: CallOptions = {}): Promise<unknown> => {
+    const answer = await open(transport, name, input, options);
+    return route.response === "json" ? await readJson(answer, name) : answer;
+  };
+  return call as Operation<N>;
+}
+
+/** Sends the request and returns a good answer's head, its body unread. Any other status is thrown. */
+export async function open(
+  transport: Transport,
+  name: RouteName,
+  input: AnyInput,
+  options: CallOptions = {},
+): Promise<TransportAnswer> {
+  const route: Route = ROUTES[name];
+  const answer = await transport.request(route.method, pathOf(name, input.params), {
+    query: queryOf(input.query),
+    ...bodyOf(route, input.body),
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
+    timeoutMs: options.timeoutMs ?? REQUEST_TIMEOUT_MS,
+    mutates: route.mutates,
+  });
+  if (answer.status >= 200 && answer.status < 300) return answer;
+  throw errorOfAnswer(answer.status, await readText(answer, ERROR_BYTES_MAX));
+}
+
+export function pathOf(name: RouteName, params: Readonly<Record<string, unknown>> = {}): string {
+  return ROUTES[name].path.replace(/\{(\w+)\}/g, (_, word: string) => {
+    const value = params[word];
+    if (typeof value !== "string" || value === "")
+      throw new CapsemError("invalid_input", `Cannot call ${name}: ${word} is missing`);
+    return encodeURIComponent(value);
+  });
+}
+
+function queryOf(query: Readonly<Record<string, unknown>> = {}): Record<string, string> {
+  const words: Record<string, string> = {};
+  for (const [key, value] of Object.entries(query)) if (value !== undefined) words[key] = String(value);
+  return words;
+}
+
+function bodyOf(route: Route, body: unknown): Pick<RequestOptions, "body" | "headers"> {
+  switch (route.request) {
+    case "json":
+      return { body: utf8(JSON.stringify(body ?? {})), headers: { "content-type": "application/json" } };
+    case "bytes":
+      return { body: body as ByteSource, headers: { "content-type": "application/octet-stream" } };
+    case "none":
+    case "websocket":
+      return {};
+  }
+}
+
+async function readJson(answer: TransportAnswer, name: RouteName): Promise<unknown> {
+  const text = await readText(answer, JSON_BYTES_MAX);
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new CapsemError("internal", `Cannot read the answer of ${name}: it is not JSON`, { cause });
+  }
+}
+
+async function readText(answer: TransportAnswer, bytesMax: number): Promise<string> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of answer.body) {
+    bytes += part.length;
+    if (bytes > bytesMax) {
+      answer.cancel();
+      throw new CapsemError("too_large", `Cannot read answer: it is over ${bytesMax} bytes`);
+    }
+    parts.push(part);
+  }
+  return textOf(concat(parts));
+}

@@ -1,0 +1,165 @@
+import { randomBytes } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { apiFailure, type ExecRequest, type RouteName } from "@capsem/api";
+import { newId } from "@capsem/base";
+import { FILE_HANDLERS } from "./fixture-files.ts";
+import { FixtureJob } from "./fixture-job.ts";
+import type { FixtureState, FixtureVm } from "./fixture-state.ts";
+
+export interface Call {
+  readonly state: FixtureState;
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: URLSearchParams;
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  json(): Promise<Record<string, unknown>>;
+}
+
+/** Undefined: the handler answered by itself. */
+export type Handler = (call: Call) => Promise<unknown> | unknown;
+
+const ok = { ok: true };
+
+export const HANDLERS: Partial<Record<RouteName, Handler>> = {
+  ...FILE_HANDLERS,
+  health: () => ok,
+  status: ({ state }) => ({
+    version: "0.1.0",
+    pid: process.pid,
+    started_at: "2025-01-02T03:04:05.000Z",
+    home: state.folder,
+    accelerator: { name: "tcg", reason: "no /dev/kvm" },
+    image: "sha256:fixture",
+    vms: { running: state.vms.size, total: state.vms.size },
+    pool: { warm: 2, preparing: 0, target: 2 },
+    limits: { running_max: 8, retained_max: 32, memory_gib_max: 4, cpus_max: 2 },
+  }),
+  list: ({ state }) => ({ vms: [...state.vms.values()].map((vm) => vm.info) }),
+  create: async (call) => {
+    const vm = call.state.create(await call.json());
+    if (call.query.get("hold") !== "true") return vm.info;
+    const { response } = call;
+    response.writeHead(200, { "content-type": "application/x-ndjson" });
+    response.write(`${JSON.stringify(vm.info)}\n`);
+    vm.onGone = () => response.end(`${JSON.stringify({ gone: null })}\n`);
+    response.once("close", () => call.state.delete(vm.info.id));
+    return undefined;
+  },
+  info: (call) => vmOf(call).info,
+  vmStatus: (call) => vmOf(call).info,
+  start: (call) => change(call, { state: "running" }),
+  restart: (call) => change(call, { state: "running" }),
+  stop: (call) => {
+    const vm = vmOf(call);
+    if (vm.info.state !== "running")
+      throw apiFailure("wrong_state", `Cannot stop VM: it is ${vm.info.state}`);
+    if (vm.info.name === null) call.state.delete(vm.info.id);
+    else vm.info = { ...vm.info, state: "stopped" };
+    return ok;
+  },
+  rename: rename,
+  persist: rename,
+  delete: (call) => {
+    call.state.delete(vmOf(call).info.id);
+    return ok;
+  },
+  purge: async (call) => {
+    const { all } = await call.json();
+    const gone = [...call.state.vms.values()].filter((vm) => all === true || vm.info.name === null);
+    for (const vm of gone) call.state.delete(vm.info.id);
+    return { deleted: gone.map((vm) => vm.info.id) };
+  },
+  exec: async (call) => {
+    const body = (await call.json()) as ExecRequest;
+    const job = startJob(vmOf(call), body, body.stdin !== undefined);
+    job.child.stdin?.end(Buffer.from(body.stdin?.data ?? "", body.stdin?.encoding ?? "utf8"));
+    call.response.once("close", () => job.kill(9));
+    await job.done;
+    const stream = (data: Buffer) => ({ encoding: "utf8", data: data.toString("utf8"), truncated: false });
+    const times = { duration_ms: 5, agent_ms: 4 };
+    return {
+      job_id: job.id,
+      ...job.end,
+      stdout: stream(job.bytes(1)),
+      stderr: stream(job.bytes(2)),
+      ...times,
+    };
+  },
+  jobs: (call) => ({ jobs: [...vmOf(call).jobs.values()].map((job) => job.info) }),
+  jobOutput: async (call) => {
+    const job = jobOf(call);
+    if (call.query.get("follow") === "true") await job.done;
+    for (const chunk of skip(job, Number(call.query.get("offset") ?? 0))) {
+      const head = Buffer.alloc(5);
+      head[0] = chunk.stream;
+      head.writeUInt32BE(chunk.data.length, 1);
+      call.response.write(head);
+      call.response.write(chunk.data);
+    }
+    call.response.end();
+    return undefined;
+  },
+  jobSignal: async (call) => {
+    jobOf(call).kill(Number((await call.json()).signal));
+    return ok;
+  },
+  logs: (call) => {
+    vmOf(call);
+    const lines = ["[    0.000000] Linux version 6.1", "[    0.100000] booted"];
+    return { lines: lines.filter((line) => line.includes(call.query.get("grep") ?? "")), truncated: false };
+  },
+};
+
+export function startJob(vm: FixtureVm, request: Omit<ExecRequest, "stdin">, stdin: boolean): FixtureJob {
+  if (vm.info.state !== "running")
+    throw apiFailure("wrong_state", `Cannot run command: the VM is ${vm.info.state}`);
+  if (request.argv?.[0] === "no-such-command")
+    throw apiFailure("command_not_found", 'Cannot run "no-such-command": it is not in the VM');
+  const job = new FixtureJob(
+    newId("job", (bytes) => randomBytes(bytes)),
+    {
+      command: request.command,
+      argv: request.argv,
+      cwd: request.cwd === undefined ? vm.folder : `${vm.folder}/${request.cwd}`,
+      env: { ...vm.env, ...request.env },
+      timeoutSecs: request.timeout_secs,
+      stdin,
+    },
+  );
+  vm.jobs.set(job.id, job);
+  return job;
+}
+
+/** The kept output from a byte offset on. */
+export function skip(job: FixtureJob, offset: number): { stream: 1 | 2; data: Buffer }[] {
+  let left = offset;
+  const rest = [];
+  for (const chunk of job.chunks) {
+    const data = chunk.data.subarray(Math.min(left, chunk.data.length));
+    left -= chunk.data.length - data.length;
+    if (data.length > 0) rest.push({ stream: chunk.stream, data });
+  }
+  return rest;
+}
+
+export function vmOf(call: Pick<Call, "state" | "params">): FixtureVm {
+  return call.state.get(call.params.id ?? "");
+}
+
+function jobOf(call: Call): FixtureJob {
+  const job = vmOf(call).jobs.get(call.params.job ?? "");
+  if (job === undefined) throw apiFailure("job_not_found", "Cannot find job: it does not exist");
+  return job;
+}
+
+function change(call: Call, part: Partial<FixtureVm["info"]>): FixtureVm["info"] {
+  const vm = vmOf(call);
+  vm.info = { ...vm.info, ...part };
+  return vm.info;
+}
+
+async function rename(call: Call): Promise<FixtureVm["info"]> {
+  const name = String((await call.json()).name);
+  call.state.checkName(name);
+  return change(call, { name });
+}

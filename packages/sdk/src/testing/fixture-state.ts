@@ -1,0 +1,76 @@
+import { randomBytes } from "node:crypto";
+import { mkdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { apiFailure, type CreateRequest, type VmInfo } from "@capsem/api";
+import { NAME_PATTERN, newId } from "@capsem/base";
+import type { FixtureJob } from "./fixture-job.ts";
+
+export interface FixtureVm {
+  info: VmInfo;
+  readonly env: Record<string, string>;
+  /** Stands in for /workspace. */
+  readonly folder: string;
+  readonly jobs: Map<string, FixtureJob>;
+  onGone: (() => void) | null;
+}
+
+/** VMs that are folders of this host: enough to test a client, nothing of a VM. */
+export class FixtureState {
+  readonly vms = new Map<string, FixtureVm>();
+  readonly folder: string;
+
+  constructor(folder: string) {
+    this.folder = folder;
+  }
+
+  create(request: CreateRequest): FixtureVm {
+    if (request.name !== undefined) this.checkName(request.name);
+    const id = newId("vm", (bytes) => randomBytes(bytes));
+    const folder = join(this.folder, id);
+    mkdirSync(folder, { recursive: true });
+    const env = request.env ?? {};
+    const info: VmInfo = {
+      id,
+      name: request.name ?? null,
+      state: "running",
+      reason: null,
+      health: { owner: "ok", guest: "ok" },
+      cpus: request.cpus ?? 1,
+      memory_gib: request.memory_gib ?? 0.5,
+      created_at: "2025-01-02T03:04:05.000Z",
+      started_at: "2025-01-02T03:04:06.000Z",
+      image: "sha256:fixture",
+      env_names: Object.keys(env),
+      disk: { allocated_bytes: 1_048_576, allocated_bytes_max: 10_737_418_240 },
+    };
+    const vm: FixtureVm = { info, env, folder, jobs: new Map(), onGone: null };
+    this.vms.set(id, vm);
+    return vm;
+  }
+
+  checkName(name: string): void {
+    if (!NAME_PATTERN.test(name)) throw apiFailure("invalid_input", `Cannot use name "${name}"`);
+    for (const vm of this.vms.values())
+      if (vm.info.name === name)
+        throw apiFailure("name_taken", `Cannot use name "${name}": ${vm.info.id} has it`);
+  }
+
+  get(id: string): FixtureVm {
+    const vm = this.vms.get(id);
+    if (vm === undefined) throw apiFailure("vm_not_found", `Cannot find VM ${id}: it does not exist`);
+    return vm;
+  }
+
+  delete(id: string): void {
+    const vm = this.vms.get(id);
+    if (vm === undefined) return;
+    this.vms.delete(id);
+    for (const job of vm.jobs.values()) job.kill(9);
+    rmSync(vm.folder, { recursive: true, force: true });
+    vm.onGone?.();
+  }
+
+  clear(): void {
+    for (const id of [...this.vms.keys()]) this.delete(id);
+  }
+}

@@ -1,0 +1,1 @@
+export { type FixtureOptions, type FixtureService, startFixtureService } from "./fixture-service.ts";

@@ -1,0 +1,105 @@
+import type { ExecRequest, ExecResult, JobInfo, VmInfo } from "@capsem/api";
+import { type VmFiles, vmFiles } from "./files.ts";
+import { Job, type JobChunk, type StreamRequest } from "./job.ts";
+import { decodeJobOutput } from "./job-output.ts";
+import { JOB_MARGIN_MS, REQUEST_TIMEOUT_MS, START_TIMEOUT_MS } from "./limits.ts";
+import {
+  type CallOptions,
+  type OperationInput,
+  type OperationResult,
+  operation,
+  pathOf,
+} from "./operation.ts";
+import type { SocketOptions, Transport } from "./transport.ts";
+import { type VmTrees, vmTrees } from "./trees.ts";
+
+const STREAM_PROTOCOL = "capsem.stream.v1";
+/** The longest that a timer can wait: for work that has no limit of its own. */
+const NO_TIMEOUT_MS = 2_147_483_647;
+
+/** One VM by its id. Making it sends nothing. */
+export interface Vm {
+  readonly id: string;
+  readonly files: VmFiles;
+  readonly trees: VmTrees;
+  info(options?: CallOptions): Promise<VmInfo>;
+  status(options?: CallOptions): Promise<OperationResult<"vmStatus">>;
+  start(options?: CallOptions): Promise<VmInfo>;
+  stop(options?: CallOptions): Promise<void>;
+  restart(options?: CallOptions): Promise<VmInfo>;
+  rename(name: string, options?: CallOptions): Promise<VmInfo>;
+  persist(name: string, options?: CallOptions): Promise<VmInfo>;
+  delete(options?: CallOptions): Promise<void>;
+  /** Runs to the end; an abort kills the job. Without `timeout_secs` it waits without limit. */
+  exec(request: ExecRequest, options?: CallOptions): Promise<ExecResult>;
+  /** Starts a job and returns at once; an abort kills it. */
+  stream(request: StreamRequest, options?: CallOptions): Job;
+  /** Follows a job that was started before, from a byte offset of its output. */
+  attach(jobId: string, offset: number, options?: CallOptions): Job;
+  jobs(options?: CallOptions): Promise<JobInfo[]>;
+  jobOutput(jobId: string, options?: CallOptions & JobOutputOptions): AsyncIterable<JobChunk>;
+  signalJob(jobId: string, signal: number, options?: CallOptions): Promise<void>;
+  logs(query?: OperationInput<"logs">["query"], options?: CallOptions): Promise<OperationResult<"logs">>;
+}
+
+export interface JobOutputOptions {
+  readonly offset?: number;
+  /** Waits for more until the job is done. */
+  readonly follow?: boolean;
+}
+
+export function createVm(transport: Transport, id: string): Vm {
+  const params = { id };
+  const starting = (options: CallOptions = {}) => ({ timeoutMs: START_TIMEOUT_MS, ...options });
+  const openSocket = (options: CallOptions) => {
+    const socketOptions: SocketOptions = {
+      timeoutMs: options.timeoutMs ?? REQUEST_TIMEOUT_MS,
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+    };
+    return transport.socket(pathOf("stream", params), [STREAM_PROTOCOL], socketOptions);
+  };
+  const kick = async (job: string, signal: number) => {
+    await operation(transport, "jobSignal")({ params: { id, job }, body: { signal } });
+  };
+  return {
+    id,
+    files: vmFiles(transport, id),
+    trees: vmTrees(transport, id),
+    info: (options) => operation(transport, "info")({ params }, options),
+    status: (options) => operation(transport, "vmStatus")({ params }, options),
+    start: (options) => operation(transport, "start")({ params }, starting(options)),
+    stop: async (options) => {
+      await operation(transport, "stop")({ params }, options);
+    },
+    restart: (options) => operation(transport, "restart")({ params }, starting(options)),
+    rename: (name, options) => operation(transport, "rename")({ params, body: { name } }, options),
+    persist: (name, options) => operation(transport, "persist")({ params, body: { name } }, options),
+    delete: async (options) => {
+      await operation(transport, "delete")({ params }, options);
+    },
+    exec: (body, options) =>
+      operation(transport, "exec")(
+        { params, body },
+        { timeoutMs: execTimeoutMs(body.timeout_secs), ...options },
+      ),
+    stream: ({ kind, ...request }, options = {}) =>
+      new Job(openSocket(options), { ...request, type: "start", kind: kind ?? "exec" }, kick, options),
+    attach: (jobId, offset, options = {}) =>
+      new Job(openSocket(options), { type: "attach", job_id: jobId, offset }, kick, options),
+    jobs: async (options) => (await operation(transport, "jobs")({ params }, options)).jobs,
+    jobOutput: async function* (job, { offset, follow, ...options } = {}) {
+      const query = { offset, follow };
+      const answer = await operation(transport, "jobOutput")({ params: { id, job }, query }, options);
+      yield* decodeJobOutput(answer.body);
+    },
+    signalJob: async (job, signal, options) => {
+      await operation(transport, "jobSignal")({ params: { id, job }, body: { signal } }, options);
+    },
+    logs: (query, options) =>
+      operation(transport, "logs")(query === undefined ? { params } : { params, query }, options),
+  };
+}
+
+export function execTimeoutMs(timeoutSecs: number | undefined): number {
+  return timeoutSecs === undefined ? NO_TIMEOUT_MS : timeoutSecs * 1000 + JOB_MARGIN_MS;
+}

@@ -1,0 +1,11 @@
+export { type AgentImageOptions, type AgentImageRef, buildAgentImage } from "./agent-image.ts";
+export { type BuildImageOptions, buildImage } from "./build-image.ts";
+export { IMAGE_FAILURES, type ImageFailureKind } from "./error.ts";
+export { findByRecipe, type ImageRef, openImage, verifyImage } from "./image-store.ts";
+export { KERNEL_CMDLINE } from "./kernel-cmdline.ts";
+export { DISK_BYTES } from "./limits.ts";
+export type { FileFacts, ImageFile, ImageManifest } from "./manifest.ts";
+export type { ImagePowers } from "./powers.ts";
+export { imagePowers } from "./powers-node.ts";
+export { IMAGE_STEPS, type ImageProgress, type ImageStep, type OnProgress } from "./progress.ts";
+export { BUILD_PROGRAMS, missingPackages } from "./requirements.ts";

@@ -1,0 +1,52 @@
+import type { Duplex } from "node:stream";
+import type { Mux, Transport } from "./types.ts";
+
+/** What a transport needs of a Node stream: a socket, one end of a pair, or a pipe handle. */
+export type DuplexLike = Pick<
+  Duplex,
+  "write" | "end" | "destroy" | "on" | "once" | "cork" | "uncork" | "destroyed" | "writableEnded"
+>;
+
+/** How long the last frames may take to leave after `close`, before the descriptor goes anyway. */
+const CLOSE_TIMEOUT_MS = 1_000;
+
+/** Owns the duplex: `close` lets what was written leave, then destroys it. */
+export function muxTransport(duplex: DuplexLike): Transport {
+  let isCorked = false;
+  let isClosed = false;
+  const uncork = () => {
+    isCorked = false;
+    duplex.uncork();
+  };
+  return {
+    write(chunk) {
+      if (isClosed || duplex.destroyed || duplex.writableEnded) return true;
+      if (!isCorked) {
+        // All frames of one turn leave in one system call.
+        isCorked = true;
+        duplex.cork();
+        queueMicrotask(uncork);
+      }
+      return duplex.write(chunk);
+    },
+    onDrain(listener) {
+      duplex.on("drain", listener);
+    },
+    close() {
+      if (isClosed) return;
+      isClosed = true;
+      if (duplex.destroyed) return;
+      const timer = setTimeout(() => duplex.destroy(), CLOSE_TIMEOUT_MS);
+      duplex.once("close", () => clearTimeout(timer));
+      duplex.end(() => duplex.destroy());
+    },
+  };
+}
+
+/** Feeds a mux or a lane until the duplex is over, for whatever cause. Credit bounds what they keep. */
+export function pump(duplex: DuplexLike, sink: Pick<Mux, "receive" | "lost">): void {
+  duplex.on("data", (chunk: Uint8Array) => sink.receive(chunk));
+  duplex.on("end", () => sink.lost("the peer closed its end"));
+  duplex.on("error", (error: Error) => sink.lost(error.message));
+  duplex.on("close", () => sink.lost("the transport closed"));
+}

@@ -1,0 +1,61 @@
+export { type ByteReader, createByteReader } from "./byte-reader.ts";
+export {
+  type ControlPort,
+  decodeGuestMessage,
+  decodeHostMessage,
+  encodeGuestMessage,
+  encodeHostMessage,
+  type GuestControlPort,
+  guestControlPort,
+  type HostControlPort,
+  hostControlPort,
+} from "./control-codec.ts";
+export { discardRest } from "./discard-rest.ts";
+export { type DuplexLike, muxTransport, pump } from "./duplex.ts";
+export { FRAME_TYPES, type FrameTypeName, RESET_CODES } from "./frame.ts";
+export {
+  createGuestControlLane,
+  createGuestDataLane,
+  type GuestControlOptions,
+  type GuestDataLane,
+  type GuestLaneOptions,
+} from "./guest-lane.ts";
+export {
+  createHostControlLane,
+  createHostDataLane,
+  type HostControlLane,
+  type HostControlStart,
+  type HostDataLane,
+  type HostLaneOptions,
+  type StartedLane,
+  startHostLanes,
+} from "./host-lane.ts";
+export {
+  encodeJobChunks,
+  JOB_CHUNK_HEADER_BYTES,
+  JOB_CHUNK_KINDS,
+  type JobChunk,
+  JobChunkDecoder,
+  type JobChunkKind,
+  readJobChunks,
+  writeJobChunks,
+} from "./job-chunks.ts";
+export type { Lane } from "./lane.ts";
+export {
+  type DataHello,
+  type GuestHello,
+  type HostHello,
+  MARKER_BYTES,
+  WIRE_GENERATION,
+  type WireIdentity,
+} from "./lane-hello.ts";
+export { WIRE_LIMITS } from "./limits.ts";
+export { createMemoryLink, type LinkEnd, type LinkOptions } from "./memory-link.ts";
+export * from "./message-table.ts";
+export { decodeMessagePack, encodeMessagePack } from "./msgpack.ts";
+export { createMux } from "./mux.ts";
+export { LANES, type LaneName, PORTS, type PortName } from "./port-table.ts";
+export { prefixedStream } from "./prefixed-stream.ts";
+export { TABLE_HASH } from "./table-hash.ts";
+export type { Mux, MuxEnd, MuxOptions, MuxStream, ResetCode, Role, Transport } from "./types.ts";
+export { WIRE_IDENTITY } from "./wire-identity.ts";

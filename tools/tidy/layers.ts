@@ -1,0 +1,24 @@
+/** Who may import whom (ARCHITECTURE.md). Tests, and `testing`, are free to import anything. */
+export const LAYERS: Readonly<Record<string, readonly string[]>> = {
+  "packages/base": [],
+  "packages/wire": ["base"],
+  "packages/api": ["base"],
+  "packages/rpc": ["base", "wire"],
+  "packages/native": ["base"],
+  "packages/vmm": ["base"],
+  "packages/sdk": ["base", "api"],
+  "apps/guest": ["base", "wire", "rpc"],
+  "apps/owner": ["base", "wire", "rpc", "api", "native", "vmm"],
+  "apps/service": ["base", "wire", "rpc", "api", "native", "vmm"],
+  "apps/image": ["base", "vmm"],
+  "apps/cli": ["base", "api", "sdk"],
+  "guest-image/helper": [],
+  "tools/tidy": [],
+};
+
+/** Third-party packages: the one file that may import each. The schema library is free. */
+export const IMPORTERS: Readonly<Record<string, readonly string[]>> = {
+  "@msgpack/msgpack": ["packages/wire/src/msgpack.ts"],
+  ws: ["packages/sdk/src/node-socket.ts", "apps/service/src/websocket.ts"],
+};
+export const FREE_PACKAGES: readonly string[] = ["zod", "vitest", "vitest/config", "esbuild"];
