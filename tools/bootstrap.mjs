@@ -145,6 +145,8 @@ function cacheFolder() {
   return process.env.CAPSEM_CACHE ?? process.env.CAPSEM_HOME ?? join(process.env.HOME ?? "/root", ".capsem");
 }
 
+const dist = (name) => join(root, "dist", name);
+
 async function guestImage() {
   const cache = cacheFolder();
   mkdirSync(cache, { recursive: true, mode: 0o700 });
@@ -155,9 +157,22 @@ async function guestImage() {
     );
   }
   try {
-    await run(process.execPath, [join(root, "dist", "image.cjs"), "build", "--cache", cache], {
-      stdio: ["ignore", "pipe", "inherit"],
-    });
+    await run(
+      process.execPath,
+      [
+        dist("image.cjs"),
+        "build",
+        "--cache",
+        cache,
+        "--agent",
+        dist("guest.cjs"),
+        "--helper",
+        dist("capsem-helper"),
+      ],
+      {
+        stdio: ["ignore", "pipe", "inherit"],
+      },
+    );
   } catch (cause) {
     throw new Stop(cause.message);
   }

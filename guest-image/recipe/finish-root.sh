@@ -46,6 +46,7 @@ add_user() {
     [ ! -e "$root/etc/skel/$file" ] || cp "$root/etc/skel/$file" "$root/home/user/$file"
   done
   chmod 755 "$root/home/user" "$root/workspace"
+  chmod 440 "$root/etc/sudoers.d/capsem"
   chown -R 1000:1000 "$root/home/user" "$root/workspace"
 }
 

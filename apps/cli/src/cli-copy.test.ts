@@ -10,8 +10,11 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type CliRunner, createCliRunner } from "./testing/cli-runner.ts";
+
+// Each step starts a program, which on a loaded machine takes its time.
+vi.setConfig({ testTimeout: 60_000 });
 
 let cli: CliRunner;
 let count = 0;

@@ -1,6 +1,9 @@
 import { createHash } from "node:crypto";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type CliRunner, createCliRunner, endOf, said } from "./testing/cli-runner.ts";
+
+// Each step starts a program, which on a loaded machine takes its time.
+vi.setConfig({ testTimeout: 60_000 });
 
 let cli: CliRunner;
 

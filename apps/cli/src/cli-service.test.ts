@@ -1,8 +1,11 @@
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { type CliRunner, createCliRunner, endOf } from "./testing/cli-runner.ts";
+
+// Each step starts a program, which on a loaded machine takes its time.
+vi.setConfig({ testTimeout: 60_000 });
 
 let cli: CliRunner;
 

@@ -43,7 +43,7 @@ export const GUEST_LIMITS = {
   repairTimeoutMs: 10_000,
   mountTimeoutMs: 30_000,
   unmountTimeoutMs: 8_000,
-  killTimeoutMs: 5_000,
+  killTimeoutMs: 3_000,
   /** prepare_snapshot waits this long for what is under way. */
   quiesceTimeoutMs: 10_000,
 

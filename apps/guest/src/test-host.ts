@@ -172,3 +172,14 @@ export async function readAll(stream: MuxStream): Promise<Buffer> {
   for (let chunk = await stream.read(); chunk !== null; chunk = await stream.read()) parts.push(chunk);
   return Buffer.concat(parts);
 }
+
+/** Looks again each turn of the event loop until it is so, or the test's own time is over. */
+export async function settles(isSo: () => Promise<boolean>): Promise<boolean> {
+  for (let tries = 0; tries < 1_000; tries++) {
+    if (await isSo()) return true;
+    const turn = defer<void>();
+    setTimeout(turn.resolve, 5);
+    await turn.promise;
+  }
+  return false;
+}

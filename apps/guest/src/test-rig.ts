@@ -65,7 +65,7 @@ exit 1
 /** Root for the lanes' sockets, the bundle and the helper. */
 export class AgentRig {
   readonly dir: string;
-  readonly cgroup: string = `/sys/fs/cgroup/capsem-guest-${process.pid}`;
+  readonly cgroup: string;
   readonly #servers: Server[] = [];
   readonly #arrivals = { control: new Arrivals(), bulk: new Arrivals() };
   #child: ChildProcess | undefined;
@@ -73,6 +73,7 @@ export class AgentRig {
 
   constructor() {
     this.dir = mkdtempSync(join(tmpdir(), "capsem-guest-"));
+    this.cgroup = `/sys/fs/cgroup/${basename(this.dir)}`;
   }
 
   async start(): Promise<void> {

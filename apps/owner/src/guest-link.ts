@@ -46,7 +46,7 @@ export class GuestLink {
 
   constructor(options: GuestLinkOptions) {
     this.#options = options;
-    this.requests = new GuestRequests("r");
+    this.requests = new GuestRequests(`r${Buffer.from(options.random(6)).toString("hex")}_`);
     const { helloTimeoutMs } = options;
     this.#control = createHostControlLane({
       identity: WIRE_IDENTITY,

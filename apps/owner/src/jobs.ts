@@ -1,5 +1,6 @@
+import { mkdirSync } from "node:fs";
 import type { OwnerJobEnd, OwnerParams } from "@capsem/api";
-import { type Deferred, defer, Failure, ignore, within } from "@capsem/base";
+import { type Deferred, defer, Failure, ignore, messageOf, within } from "@capsem/base";
 import {
   type GuestBody,
   type MuxStream,
@@ -11,6 +12,7 @@ import {
 import type { GuestLink } from "./guest-link.ts";
 import { JobSpool } from "./job-spool.ts";
 import { OWNER_LIMITS } from "./limits.ts";
+import type { Log } from "./log.ts";
 
 export interface Job {
   readonly id: string;
@@ -34,11 +36,14 @@ export class Jobs {
   readonly #link: GuestLink;
   readonly #folder: string;
   readonly #now: () => number;
+  readonly #log: Log;
 
-  constructor(link: GuestLink, folder: string, now: () => number) {
+  constructor(link: GuestLink, folder: string, powers: { now(): number; readonly log: Log }) {
     this.#link = link;
     this.#folder = folder;
-    this.#now = now;
+    this.#now = powers.now;
+    this.#log = powers.log;
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
   }
 
   list(): Job[] {
@@ -73,8 +78,11 @@ export class Jobs {
     };
     ignore(job.done.promise);
     this.#jobs.set(job.id, job);
-    const reading = this.#receive(job);
-    ignore(reading);
+    this.#receive(job).catch((cause: unknown) => {
+      // A full disk or a broken stream costs the rest of the output, which the end then reports; not the job.
+      this.#log("error", "job output lost", { job: job.id, cause: messageOf(cause) });
+      job.stream.reset("internal");
+    });
     try {
       await this.#link.requests.ask("job_start", { ...params });
     } catch (cause) {

@@ -44,7 +44,7 @@ export class Machine {
       onMessage: (message) => this.#onMessage(message),
       onAgentLost: (cause) => this.jobs.lose(cause),
     });
-    this.jobs = new Jobs(this.#link, `${plan.folder}/jobs`, powers.now);
+    this.jobs = new Jobs(this.#link, `${plan.folder}/jobs`, powers);
     this.files = new Files(this.#link);
     this.health = new Health({
       ping: (sequence) => this.#link.send({ name: "ping", body: { sequence } }),

@@ -100,6 +100,8 @@ export const LOG_LIMITS = {
   tailLines: 200,
   /** Lines of the tail that an answer carries. */
   tailLinesShown: 40,
+  /** Of one line's further fields, in the tail. */
+  tailFieldsCharactersMax: 1_000,
   windowBytesDefault: 12 * KIB,
   windowBytesMax: 1 * MIB,
   panicsKept: 50,

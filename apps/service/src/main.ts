@@ -11,7 +11,8 @@ async function main(): Promise<void> {
   const home = resolve(values.home ?? process.env.CAPSEM_HOME ?? join(homedir(), ".capsem"));
   const cache = process.env.CAPSEM_CACHE;
   const programFolder = dirname(resolve(process.argv[1] ?? ""));
-  process.umask(0o077);
+  // Our own files name their modes; what the image program makes must be readable by the VMs' users.
+  process.umask(0o022);
   process.exitCode = await runService({
     home,
     cache: cache === undefined || cache === "" ? undefined : resolve(cache),

@@ -32,6 +32,7 @@ interface Daemon {
 
 const daemons: Daemon[] = [];
 const homes: string[] = [];
+const roots: string[] = [];
 afterEach(async () => {
   for (const { child, exited } of daemons.splice(0)) {
     child.kill("SIGKILL");
@@ -40,11 +41,14 @@ afterEach(async () => {
   for (const home of homes.splice(0)) {
     await expect.poll(() => pidsNaming(home), { timeout: 30_000 }).toEqual([]);
     rmSync(home, { recursive: true, force: true });
+    rmSync(roots.shift() ?? home, { recursive: true, force: true });
   }
 });
 
 function newHome(name = "home", script: FakeScript = {}): string {
-  const home = join(realpathSync(mkdtempSync(join(tmpdir(), "capsem-process-"))), name);
+  const root = realpathSync(mkdtempSync(join(tmpdir(), "capsem-process-")));
+  roots.push(root);
+  const home = join(root, name);
   mkdirSync(home, { recursive: true });
   homes.push(home);
   writeFileSync(join(home, "fake-owner.json"), JSON.stringify(script));

@@ -27,7 +27,11 @@ export function takeInstanceLock(uid: number, home: string): Promise<InstanceLoc
     });
     server.listen(`\0capsem-service-${digest}`, () => {
       server.unref();
-      resolve({ release: () => server.close() });
+      resolve({
+        release() {
+          server.close();
+        },
+      });
     });
   });
 }

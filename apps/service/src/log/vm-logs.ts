@@ -78,8 +78,17 @@ function sort(line: string): { source: VmLogSource; text: string; shown: string 
   }
   const { source } = parsed.data;
   const words = visible(parsed.data.line ?? parsed.data.message ?? "");
-  if (source === "owner") return { source, text: line, shown: words };
+  if (source === "owner") return { source, text: line, shown: `${words}${fieldsOf(parsed.data)}` };
   return { source, text: words, shown: words };
+}
+
+/** The rest of an owner's line, where the cause of a failure usually is. */
+function fieldsOf(line: Readonly<Record<string, unknown>>): string {
+  const fields = Object.entries(line).filter(
+    ([key]) => !["source", "time", "level", "message", "line"].includes(key),
+  );
+  if (fields.length === 0) return "";
+  return ` ${visible(JSON.stringify(Object.fromEntries(fields)).slice(0, LOG_LIMITS.tailFieldsCharactersMax))}`;
 }
 
 function parseJson(line: string): unknown {

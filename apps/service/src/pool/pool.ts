@@ -41,6 +41,7 @@ export class Pool {
   #lastUseMs: number;
   #retryMs: number = POOL_LIMITS.retryMsMin;
   #isOpen = false;
+  #startsUnderWay = 0;
   /** Slots that failed, for status and tests. */
   discardedCount = 0;
 
@@ -66,21 +67,38 @@ export class Pool {
     return shape.cpus === this.#parts.shape.cpus && shape.memoryMib === this.#parts.shape.memoryMib;
   }
 
-  /** A create happens, of whatever shape: the refill waits until the machine is quiet again. */
-  touch(): void {
+  /** Around every create and start, of whatever shape: the refill waits until the machine is quiet again. */
+  async whileStarting<T>(work: () => Promise<T>): Promise<T> {
+    this.#startsUnderWay += 1;
+    this.#use();
+    try {
+      return await work();
+    } finally {
+      this.#startsUnderWay -= 1;
+      this.#use();
+    }
+  }
+
+  #use(): void {
     this.#lastUseMs = this.#parts.powers.monotonicMs();
     if (this.#isOpen) this.#schedule(POOL_LIMITS.refillAfterClaimMs);
   }
 
   claim(shape: PoolShape): Slot | null {
-    if (!this.fits(shape)) return null;
     for (const slot of this.#slots) {
+      if (!this.fits(shape)) break;
       if (slot.state !== "warm" || slot.run === null || slot.run.isLost) continue;
       this.#move(slot, "claimed");
       this.#slots.delete(slot);
       return slot;
     }
+    this.giveWay();
     return null;
+  }
+
+  /** A start that finds no warm slot must not share the processors with one that is being made. */
+  giveWay(): void {
+    for (const slot of this.#slots) if (slot.state === "preparing") void this.#discard(slot);
   }
 
   /** Called by the sweep: gives memory back when nobody creates VMs or the machine has none left. */
@@ -131,7 +149,14 @@ export class Pool {
   #wantsMore(): boolean {
     const { powers, target } = this.#parts;
     const isQuiet = powers.monotonicMs() - this.#lastUseMs < POOL_LIMITS.drainAfterIdleMs;
-    return this.#isOpen && this.#timer === null && isQuiet && this.#slots.size < target && this.#hasMemory();
+    return (
+      this.#isOpen &&
+      this.#startsUnderWay === 0 &&
+      this.#timer === null &&
+      isQuiet &&
+      this.#slots.size < target &&
+      this.#hasMemory()
+    );
   }
 
   #hasMemory(): boolean {

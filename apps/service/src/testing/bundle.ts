@@ -1,12 +1,18 @@
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buildSync } from "esbuild";
+import { afterAll } from "vitest";
 
 let folder: string | null = null;
 const built = new Map<string, string>();
+afterAll(() => {
+  if (folder !== null) rmSync(folder, { recursive: true, force: true });
+  folder = null;
+  built.clear();
+});
 
-/** The path of a runnable program made from one of this folder's sources, built once a test process. */
+/** The path of a runnable program made from one of this folder's sources, built once a test file. */
 export function bundled(name: "fake-owner" | "fake-service"): string {
   const known = built.get(name);
   if (known !== undefined) return known;

@@ -6,10 +6,12 @@ import { TIMES } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
 import type { Slot } from "../pool/pool.ts";
+import type { Powers } from "../powers.ts";
 import type { Launcher } from "./launch.ts";
 import type { Vm } from "./vm.ts";
 
 export interface BringUpParts {
+  readonly powers: Pick<Powers, "monotonicMs">;
   readonly layout: HomeLayout;
   readonly launcher: Launcher;
   readonly log: ServiceLog;
@@ -42,9 +44,20 @@ export async function bringUp(
   slot: Slot | null,
   signal: AbortSignal,
 ): Promise<OwnerRun> {
+  const { monotonicMs } = parts.powers;
+  const startedMs = monotonicMs();
+  const report = (source: "slot" | "fork" | "cold", readyMs: number) => {
+    const claimMs = Math.round(monotonicMs() - readyMs);
+    parts.log("info", "VM brought up", {
+      ...{ vm_id: vm.id, source, ready_ms: Math.round(readyMs - startedMs), claim_ms: claimMs },
+    });
+  };
   if (slot?.run != null) {
     const claimed = await claimSlot(parts, vm, slot.run, signal);
-    if (claimed !== null) return claimed;
+    if (claimed !== null) {
+      report("slot", startedMs);
+      return claimed;
+    }
   }
   for (let isRetry = false; ; isRetry = true) {
     let goldenKey: string | null = null;
@@ -66,7 +79,9 @@ export async function bringUp(
         () => bootTimeout(launched.readyTimeoutMs),
         signal,
       );
+      const readyMs = monotonicMs();
       await claim(vm, launched.run, signal, TIMES.claimTimeoutMs);
+      report(goldenKey === null ? "cold" : "fork", readyMs);
       return launched.run;
     } catch (thrown) {
       const reason = await reasonOf(vm.run, thrown);

@@ -42,10 +42,13 @@ export class Lifecycle {
   }
 
   /** Running when it resolves. When it rejects nothing of the VM is left, and its name is free. */
-  async create(request: CreateRequest, onReserved?: (vm: Vm) => void): Promise<Vm> {
+  create(request: CreateRequest, onReserved?: (vm: Vm) => void): Promise<Vm> {
+    return this.#parts.pool.whileStarting(() => this.#create(request, onReserved));
+  }
+
+  async #create(request: CreateRequest, onReserved?: (vm: Vm) => void): Promise<Vm> {
     const { registry, quota, pool, powers } = this.#parts;
     const shape = quota.shapeOf(request);
-    pool.touch();
     const [{ image }] = await Promise.all([this.#ground(), quota.checkDisk()]);
     this.#refuseWhenClosing();
     // From here to `add` nothing waits: two creates cannot pass the same check.
@@ -75,13 +78,17 @@ export class Lifecycle {
   async start(vm: Vm): Promise<void> {
     if (vm.starting !== null) return vm.starting;
     this.#checkStartable(vm);
+    await this.#parts.pool.whileStarting(() => this.#start(vm));
+  }
+
+  async #start(vm: Vm): Promise<void> {
     const { registry, quota, pool } = this.#parts;
-    pool.touch();
     await Promise.all([this.#ground(), quota.checkDisk()]);
     if (vm.starting !== null) return vm.starting;
     this.#checkStartable(vm);
     this.#refuseWhenClosing();
     quota.checkRunning(registry.list(), { cpus: vm.record.cpus, memoryMib: vm.record.memory_mib });
+    pool.giveWay();
     ignore(this.#move(vm, "starting", { reason: null, failed_at: null }));
     this.#track(vm, (signal) => this.#laterStart(vm, signal));
     return vm.starting ?? undefined;

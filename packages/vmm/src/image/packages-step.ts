@@ -1,4 +1,4 @@
-import { chmod, copyFile, writeFile } from "node:fs/promises";
+import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { reachSettings } from "./apt-config.ts";
 import { type AptSource, buildLine } from "./apt-sources.ts";
@@ -47,8 +47,8 @@ async function withKeyFile(context: BuildContext, source: AptSource, index: numb
  */
 export async function installPackages(context: BuildContext, reach: AptReach): Promise<void> {
   const { recipe, outDir, scratchDir, powers } = context;
-  for (const name of ["before-packages.sh", "finish-root.sh", "make-disk.sh"]) {
-    await copyFile(join(recipe.dir, name), join(outDir, name));
+  for (const [name, text] of recipe.scripts) {
+    await writeFile(join(outDir, name), text);
     await chmod(join(outDir, name), 0o755);
   }
   const settings = [...reach.settings, 'Acquire::Languages "none";', 'APT::Install-Recommends "false";'];

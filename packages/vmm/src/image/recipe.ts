@@ -29,8 +29,9 @@ export type RecipeList = z.infer<typeof recipeFile>;
 /** Everything that decides what an image is, but for the package versions that the day's sources offer. */
 export interface Recipe {
   readonly list: RecipeList;
-  readonly dir: string;
   readonly init: string;
+  /** The build's scripts by file name. They are run as they were read: an edit in between has no part. */
+  readonly scripts: ReadonlyMap<string, string>;
   readonly platform: Platform;
   /** SHA-256 over all inputs, hex. */
   readonly hash: string;
@@ -76,7 +77,8 @@ export function parsePlatform(arch: string, osRelease: string): Platform {
 }
 
 /** The files of the recipe folder that become part of the image or make it. `ginit` is on the agent disk. */
-const RECIPE_FILES = ["recipe.json", "init", "before-packages.sh", "finish-root.sh", "make-disk.sh"] as const;
+const SCRIPTS = ["before-packages.sh", "finish-root.sh", "make-disk.sh"] as const;
+const RECIPE_FILES = ["recipe.json", "init", ...SCRIPTS] as const;
 
 export async function readRecipe(dir: string, platform: Platform): Promise<Recipe> {
   const texts = new Map<string, string>();
@@ -85,8 +87,8 @@ export async function readRecipe(dir: string, platform: Platform): Promise<Recip
   const inputs = [BUILDER_VERSION, BUILD_EPOCH_S, DISK_BYTES, platform, list, [...texts]];
   return {
     list,
-    dir,
     init: texts.get("init") ?? "",
+    scripts: new Map(SCRIPTS.map((name) => [name, texts.get(name) ?? ""])),
     platform,
     hash: createHash("sha256").update(JSON.stringify(inputs)).digest("hex"),
   };

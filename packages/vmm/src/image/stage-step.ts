@@ -6,27 +6,20 @@ import { type KernelModule, modulesAliasText, modulesDepText } from "./kernel-mo
 import { STEP_TIMEOUT_MS } from "./limits.ts";
 import { BUILD_EPOCH_S } from "./recipe.ts";
 
-interface StagedFile {
-  readonly text: string;
-  readonly mode?: number;
-}
-
 /** Our own small files of the guest's root. */
-export function guestFiles(sources: readonly AptSource[]): Readonly<Record<string, StagedFile>> {
+export function guestFiles(sources: readonly AptSource[]): Readonly<Record<string, string>> {
   const lines = sources.flatMap((source) => guestLine(source) ?? []);
   return {
-    "etc/apt/sources.list": { text: lines.map((line) => `${line}\n`).join("") },
-    "etc/default/locale": { text: "LANG=C.UTF-8\n" },
-    "etc/environment": {
-      text: 'PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\nLANG=C.UTF-8\n',
-    },
-    "etc/hostname": { text: "capsem\n" },
-    "etc/hosts": { text: "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n" },
+    "etc/apt/sources.list": lines.map((line) => `${line}\n`).join(""),
+    "etc/default/locale": "LANG=C.UTF-8\n",
+    "etc/environment": 'PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\nLANG=C.UTF-8\n',
+    "etc/hostname": "capsem\n",
+    "etc/hosts": "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
     // A plain file, not a link: without a name server in it the resolver asks the loopback address.
-    "etc/resolv.conf": { text: "" },
+    "etc/resolv.conf": "",
     // A VM has a name of its own that no resolver knows: sudo must not look for it.
-    "etc/sudoers.d/capsem": { text: "Defaults !fqdn\nuser ALL=(ALL:ALL) NOPASSWD: ALL\n", mode: 0o440 },
-    "usr/local/etc/npmrc": { text: "audit=false\nfund=false\nupdate-notifier=false\n" },
+    "etc/sudoers.d/capsem": "Defaults !fqdn\nuser ALL=(ALL:ALL) NOPASSWD: ALL\n",
+    "usr/local/etc/npmrc": "audit=false\nfund=false\nupdate-notifier=false\n",
   };
 }
 
@@ -43,21 +36,18 @@ export async function finishStage(
   kernelVersion: string,
   modules: readonly KernelModule[],
 ): Promise<void> {
-  for (const [path, file] of Object.entries(guestFiles(sources))) {
-    await put(join(stageDir, path), file.text, file.mode ?? 0o644);
-  }
+  for (const [path, text] of Object.entries(guestFiles(sources))) await put(join(stageDir, path), text);
   for (const [path, target] of Object.entries(LINKS)) await symlink(target, join(stageDir, path));
   const modulesDir = join(stageDir, "usr/lib/modules", kernelVersion);
-  for (const module of modules) await put(join(modulesDir, module.path), module.bytes, 0o644);
-  await put(join(modulesDir, "modules.dep"), modulesDepText(modules), 0o644);
-  await put(join(modulesDir, "modules.alias"), modulesAliasText(modules), 0o644);
+  for (const module of modules) await put(join(modulesDir, module.path), module.bytes);
+  await put(join(modulesDir, "modules.dep"), modulesDepText(modules));
+  await put(join(modulesDir, "modules.alias"), modulesAliasText(modules));
   await packStage(context, stageDir);
 }
 
-async function put(path: string, content: string | Uint8Array, mode: number): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o755 });
+async function put(path: string, content: string | Uint8Array): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
   await writeFile(path, content);
-  await chmod(path, mode);
 }
 
 /** Sorted, owned by root, of a fixed time: the same files give the same archive. */
