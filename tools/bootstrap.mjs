@@ -14,7 +14,7 @@ import {
 } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { DEBIAN_PACKAGES } from "./debian-packages.mjs";
+import { DEBIAN_PACKAGES, USER_PACKAGES } from "./debian-packages.mjs";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 const FREE_BYTES_MIN = 4 * 1024 ** 3;
@@ -82,7 +82,8 @@ function aptPrefix(names) {
 }
 
 async function debianPackages() {
-  const missing = DEBIAN_PACKAGES.filter(({ probe }) => !found(probe));
+  const wanted = process.getuid() === 0 ? DEBIAN_PACKAGES : [...DEBIAN_PACKAGES, ...USER_PACKAGES];
+  const missing = wanted.filter(({ probe }) => !found(probe));
   if (missing.length === 0) return;
   const names = missing.map(({ name }) => name);
   if (!found("apt-get"))

@@ -1,4 +1,6 @@
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type CliRunner, createCliRunner, endOf, said } from "./testing/cli-runner.ts";
 
@@ -31,6 +33,22 @@ test("exec takes one string or words after --", async () => {
   expect((await cli.run(["exec", "dev", "--", "printf", "%s|", "a  b", "$COLOR", "--json"])).stdout).toBe(
     "a  b|$COLOR|--json|",
   );
+});
+
+test("--env K=V sets a variable, K alone takes the caller's", async () => {
+  const args = ["run", "-e", "A=1=2", "--env=B", "-e", "C=", "echo $A $B [$C]"];
+  expect((await cli.run(args, { env: { B: "mine" } })).stdout).toBe("1=2 mine []\n");
+});
+
+test("a closed stdin is an empty one", async () => {
+  const child = spawn(
+    "bash",
+    ["-c", `exec "$0" "$1" run "cat; echo end" <&-`, process.execPath, join(cli.folder, "cli.cjs")],
+    {
+      env: { PATH: process.env.PATH ?? "", CAPSEM_HOME: cli.home },
+    },
+  );
+  expect(await endOf(child)).toMatchObject({ code: 0, stdout: "end\n" });
 });
 
 test("exit codes are the job's, 128+n, 124, 126, 127 and 125", async () => {

@@ -1,13 +1,7 @@
 import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
 import { Failure, messageOf } from "@capsem/base";
-import {
-  buildAgentImage,
-  buildImage,
-  imagePowers,
-  openImage,
-  verifyImage,
-} from "../../../packages/vmm/src/image/index.ts";
+import { buildAgentImage, buildImage, imagePowers, openImage, verifyImage } from "@capsem/vmm";
 import { type Arguments, parseArguments, USAGE } from "./arguments.ts";
 import { progressLine } from "./progress-line.ts";
 

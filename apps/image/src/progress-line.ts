@@ -1,4 +1,4 @@
-import type { ImageProgress, OnProgress } from "../../../packages/vmm/src/image/index.ts";
+import type { ImageProgress, OnProgress } from "@capsem/vmm";
 
 /** Where progress goes. `columns` is undefined where it is not a terminal. */
 export interface ProgressOutput {

@@ -1,4 +1,5 @@
 import { statSync } from "node:fs";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import {
@@ -150,4 +151,21 @@ test("bad requests are told apart from unknown routes", async () => {
   const large = await client.call("POST", "/vms/create", { bytes: Buffer.alloc(11 * 1024 ** 2, 32) });
   expect(errorOf(large)).toMatchObject({ kind: "too_large", status: 413 });
   expect(errorOf(await client.get("/vms/vm_aaaaaaaaaaaaaaaa/stream")).kind).toBe("invalid_input");
+});
+
+test("a connected socket is served as the principal that it comes with", async () => {
+  const rig = await rigWith();
+  const path = join(rig.layout.run, "other.sock");
+  const listener = createServer((socket) => {
+    rig.service.server.handleConnection(socket, { kind: "gateway", name: "front" });
+  });
+  await new Promise<void>((resolve) => listener.listen(path, resolve));
+  try {
+    expect((await createClient(path).get("/health")).json()).toEqual({ ok: true });
+    await rig.client.get("/health");
+    const requesters = rig.log.filter(({ message }) => message === "act").map(({ requester }) => requester);
+    expect(requesters).toEqual(["front", "uid 1000"]);
+  } finally {
+    await new Promise((resolve) => listener.close(resolve));
+  }
 });

@@ -5,7 +5,8 @@ import type { Context, Handler } from "../context.ts";
 import { printable, renderMode, renderTable } from "../render.ts";
 import { findVm } from "../vm-name.ts";
 
-const PAGE = 1000;
+/** One control message of the guest holds no more. */
+const PAGE = 256;
 
 export const list: Handler = async (context, args) => {
   const vm = await vmOf(context, args);

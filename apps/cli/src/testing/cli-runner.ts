@@ -27,6 +27,8 @@ export interface CliRunner {
   close(): Promise<void>;
 }
 
+/** A loaded machine makes short work long enough to be told of. */
+const PROGRESS = /^capsem: (copying|starting the service|stopping the service).*\n/gm;
 const source = dirname(dirname(fileURLToPath(import.meta.url)));
 
 export async function createCliRunner(): Promise<CliRunner> {
@@ -68,7 +70,8 @@ export function endOf(child: ChildProcess): Promise<Ran> {
   return new Promise((resolve) => {
     child.once("close", (code, signal) => {
       const stdout = Buffer.concat(parts.stdout).toString("latin1");
-      resolve({ code, signal, stdout, stderr: Buffer.concat(parts.stderr).toString("utf8") });
+      const stderr = Buffer.concat(parts.stderr).toString("utf8").replace(PROGRESS, "");
+      resolve({ code, signal, stdout, stderr });
     });
   });
 }

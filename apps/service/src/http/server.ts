@@ -5,13 +5,13 @@ import { assert } from "@capsem/base";
 import type { Act, ActContext, Principal } from "../act.ts";
 import type { FrameSocket } from "../job/frame-socket.ts";
 import { HTTP_LIMITS } from "../limits.ts";
+import { acceptWebSocket, checkProtocol } from "../websocket.ts";
 import { errorBody } from "./error-body.ts";
 import type { Answer, Handlers, RouteCall } from "./handler.ts";
 import { parseBody, parseParts, routeOf } from "./parse-call.ts";
 import { bodyChunks, readJsonBody } from "./request-body.ts";
 import { matchRoute, type RouteMatch } from "./router.ts";
 import { sendAnswer, sendJson } from "./send-answer.ts";
-import { acceptWebSocket, checkProtocol } from "./websocket.ts";
 
 export interface ApiServerOptions {
   readonly handlers: Handlers;

@@ -1,4 +1,4 @@
-/** A connected message socket of binary frames, as the stream session needs it. Made by http/websocket.ts. */
+/** A connected message socket of binary frames, as the stream session needs it. Made by websocket.ts. */
 export interface FrameSocket {
   /** The next frame, or null when the client is gone. A text frame is null bytes: a violation. */
   next(): Promise<Frame | null>;

@@ -88,9 +88,10 @@ export class LogFile {
 
   async #write(text: string): Promise<void> {
     if (this.#file === null) await this.#open();
-    if (this.#size > 0 && this.#size + text.length > this.#bytesMax) await this.#rotate();
+    const bytes = Buffer.byteLength(text);
+    if (this.#size > 0 && this.#size + bytes > this.#bytesMax) await this.#rotate();
     await this.#file?.write(text);
-    this.#size += Buffer.byteLength(text);
+    this.#size += bytes;
   }
 
   async #open(): Promise<void> {

@@ -110,7 +110,11 @@ export const HANDLERS: Partial<Record<RouteName, Handler>> = {
   },
 };
 
-export function startJob(vm: FixtureVm, request: Omit<ExecRequest, "stdin">, stdin: boolean): FixtureJob {
+export type FixtureStart = Omit<ExecRequest, "stdin"> & {
+  readonly terminal?: { readonly cols: number; readonly rows: number } | undefined;
+};
+
+export function startJob(vm: FixtureVm, request: FixtureStart, stdin: boolean): FixtureJob {
   if (vm.info.state !== "running")
     throw apiFailure("wrong_state", `Cannot run command: the VM is ${vm.info.state}`);
   if (request.argv?.[0] === "no-such-command")
@@ -121,7 +125,8 @@ export function startJob(vm: FixtureVm, request: Omit<ExecRequest, "stdin">, std
       command: request.command,
       argv: request.argv,
       cwd: request.cwd === undefined ? vm.folder : `${vm.folder}/${request.cwd}`,
-      env: { ...vm.env, ...request.env },
+      // There is no terminal here: its size is at least told.
+      env: { ...vm.env, ...request.env, FIXTURE_SIZE: `${request.terminal?.cols}x${request.terminal?.rows}` },
       timeoutSecs: request.timeout_secs,
       stdin,
     },

@@ -2,8 +2,8 @@ import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { apiFailure } from "@capsem/api";
 import { type RawData, type WebSocket, WebSocketServer } from "ws";
-import type { Frame, FrameSocket } from "../job/frame-socket.ts";
-import { STREAM_LIMITS } from "../limits.ts";
+import type { Frame, FrameSocket } from "./job/frame-socket.ts";
+import { STREAM_LIMITS } from "./limits.ts";
 
 export const STREAM_PROTOCOL = "capsem.stream.v1";
 
