@@ -114,7 +114,7 @@ test("a directory tree copies both ways with cp, with modes, links and unicode n
   for (let index = 0; index < rounds(300, 10_000); index += 1)
     writeFileSync(join(tree, `f${index}`), `${index}`);
   expect(await rig.cli(["cp", tree, "files:copied"], { timeoutMs: 120_000 })).toMatchObject({ code: 0 });
-  expect(await rig.sh(vm, "stat -c %a copied/deep/exec; cat copied/f17; ls copied | wc -l")).toBe(
+  expect(await rig.sh(vm, "stat -c %a copied/deep/exec; cat copied/f17; echo; ls copied | wc -l")).toBe(
     `755\n17\n${rounds(300, 10_000) + 1}\n`,
   );
   await rig.sh(vm, "ln -s f17 copied/link; echo new > copied/ñ");

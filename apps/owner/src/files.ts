@@ -1,9 +1,11 @@
 import type { OwnerParams, OwnerResult } from "@capsem/api";
-import { Failure, ignore, messageOf } from "@capsem/base";
+import { Failure, ignore, messageOf, within } from "@capsem/base";
 import { encodeMessagePack, type MuxStream, PORTS } from "@capsem/wire";
 import type { GuestLink } from "./guest-link.ts";
 import { OWNER_LIMITS } from "./limits.ts";
 
+/** The answer to a refused upload is on its way when the stream is reset. */
+const ANSWER_AFTER_RESET_MS = 1_000;
 const WAIT = { timeoutMs: OWNER_LIMITS.fileAnswerTimeoutMs };
 
 /** File and tree operations: questions over control, bytes over port 5009 on bulk, piped without a look. */
@@ -126,10 +128,7 @@ export class Files {
       input.end();
     } catch (cause) {
       stream.reset("cancelled");
-      const error =
-        cause instanceof Failure
-          ? { kind: await kindOf(cause, answered), message: cause.message }
-          : { kind: "internal", message: messageOf(cause) };
+      const error = toldBy(await answerBehind(cause, answered));
       await input.write(encodeMessagePack({ error }));
       input.end();
     }
@@ -137,16 +136,21 @@ export class Files {
 }
 
 /** A reset stream is a symptom: the guest's own answer, where there is one, has the cause. */
-async function kindOf(cause: Failure, answered: Promise<unknown>): Promise<string> {
-  if (cause.kind !== "reset") return cause.kind;
-  const settled = await Promise.race([
-    answered.then(
-      () => null,
-      (reason: unknown) => reason,
-    ),
-    new Promise<null>((resolve) => setTimeout(() => resolve(null), 1_000)),
-  ]);
-  return settled instanceof Failure ? settled.kind : cause.kind;
+async function answerBehind(cause: unknown, answered: Promise<unknown>): Promise<unknown> {
+  if (!(cause instanceof Failure) || cause.kind !== "reset") return cause;
+  const told = answered.then(
+    () => cause,
+    (reason: unknown) => reason,
+  );
+  try {
+    return await within(told, ANSWER_AFTER_RESET_MS);
+  } catch {
+    return cause;
+  }
+}
+
+function toldBy(cause: unknown): { kind: string; message: string } {
+  return { kind: cause instanceof Failure ? cause.kind : "internal", message: messageOf(cause) };
 }
 
 async function pipe(from: MuxStream, to: MuxStream): Promise<void> {

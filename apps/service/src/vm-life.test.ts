@@ -2,6 +2,7 @@ import { statSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { createClient } from "./testing/client.ts";
 import {
   createVm,
   errorOf,

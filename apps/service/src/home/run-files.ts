@@ -16,9 +16,10 @@ export async function openRunFiles(layout: HomeLayout, server: Server, pid: numb
   await rm(layout.socket, { force: true });
   const folder = await open(layout.run, "r");
   try {
+    // First, so that whoever reaches the socket finds whose it is.
+    await writeFileAtomic(layout.pidFile, `${pid}\n`, false);
     await listenAt(server, `/proc/self/fd/${folder.fd}/service.sock`);
     await chmod(layout.socket, 0o600);
-    await writeFileAtomic(layout.pidFile, `${pid}\n`, false);
   } catch (thrown) {
     await folder.close();
     throw thrown;

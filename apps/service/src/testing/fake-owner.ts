@@ -53,6 +53,8 @@ async function live(): Promise<void> {
   if (script.hypervisorOutlives !== true) words.unshift("setpriv", "--pdeathsig", "KILL");
   hypervisor = spawn(words[0] ?? "", words.slice(1), { detached: true, stdio: "ignore" });
   await new Promise((resolve) => hypervisor?.once("spawn", resolve));
+  // Until then its parent-death signal may not be set.
+  while (readFileSync(`/proc/${hypervisor.pid}/comm`, "utf8").trim() !== "sleep") await sleep(2);
   log("hypervisor runs");
   await sleep(script.readyDelayMs ?? 0);
   await reach("ready");

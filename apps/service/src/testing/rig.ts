@@ -84,6 +84,8 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
     },
     async close() {
       await service.close();
+      // Jobs of a fake VM are processes of the host: a real one takes its own along.
+      for (const pid of pidsWith(`HOME=${layout.vms}`)) process.kill(pid, "SIGKILL");
       if (options.home === undefined) rmSync(home, { recursive: true, force: true });
     },
   };
@@ -105,12 +107,17 @@ function rigPowers(scriptPath: string, clock: { aheadMs: number }, over: Partial
   };
 }
 
-/** Fake owners carry their script's path in their environment, and so do their hypervisors and jobs. */
+/** Fake owners carry their script's path in their environment, and so do their hypervisors. */
 export function pidsNaming(home: string): number[] {
+  return pidsWith(join(home, "fake-owner.json"));
+}
+
+/** Processes whose environment has this text. */
+export function pidsWith(text: string): number[] {
   const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
   return pids.map(Number).filter((pid) => {
     try {
-      return readFileSync(`/proc/${pid}/environ`, "utf8").includes(join(home, "fake-owner.json"));
+      return readFileSync(`/proc/${pid}/environ`, "utf8").includes(text);
     } catch {
       return false;
     }

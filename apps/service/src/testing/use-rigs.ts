@@ -8,7 +8,8 @@ vi.setConfig({ testTimeout: 90_000, hookTimeout: 60_000 });
 export function useRigs(): (options?: RigOptions) => Promise<Rig> {
   const rigs: Rig[] = [];
   afterEach(async () => {
-    const used = rigs.splice(0);
+    // The latest first: an earlier one may own the home that it used.
+    const used = rigs.splice(0).reverse();
     for (const rig of used) await rig.close();
     for (const rig of used) expect(rig.processes(), "processes left by the service").toBe(0);
   });

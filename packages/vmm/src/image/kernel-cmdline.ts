@@ -7,6 +7,8 @@
  *   printed costs an emulated port access.
  * - `panic=-1`, `reboot=t`: a panic ends the hypervisor at once instead of waiting for a person.
  * - `no_timer_check`, `nosoftlockup`: both misjudge an emulated CPU on a busy host.
+ * - `tsc=nowatchdog`: an emulated time stamp counter runs with the host's clock; a busy host makes the watchdog
+ *   distrust it and fall back to a timer whose every reading costs microseconds.
  * - `cryptomgr.notests`, `audit=0`, `apparmor=0`, `rcupdate.rcu_expedited=1`: boot time under emulation. No
  *   program in the guest uses audit or AppArmor: the border is the VM.
  *
