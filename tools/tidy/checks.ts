@@ -69,7 +69,7 @@ const FORBIDDEN: readonly Forbidden[] = [
     what: "a silenced compiler",
     tests: true,
   },
-  { pattern: /\bas any\b|: any\b|<any>/, what: "any", tests: true },
+  { pattern: new RegExp(word("\\bas an", "y\\b|: an", "y\\b|<an", "y>")), what: "any", tests: true },
   {
     pattern: /\b(class|interface|type) \w*(Manager|Util|Impl)\b/,
     what: "a name that says nothing",

@@ -30,7 +30,11 @@ export function readSources(root: string): Source[] {
 }
 
 function isTest(path: string): boolean {
-  return /\.(test|fuzz|bench)\.ts$/.test(path) || /(^|\/)(testing|tests|bench)\//.test(path);
+  return (
+    /\.(test|fuzz|bench)\.ts$/.test(path) ||
+    /(^|\/)(testing|tests|bench)\//.test(path) ||
+    /\/test-[^/]+\.ts$/.test(path)
+  );
 }
 
 /** Module names that a file imports, type imports too. */

@@ -237,7 +237,7 @@ describe.skipIf(reason !== undefined)("the files and lanes of the guest agent", 
           received += chunk.length;
       })();
       ignore(reading);
-      expect(await host.ask("prepare_snapshot", {})).toMatchObject({ name: "ack" });
+      expect(await host.ask("prepare_snapshot", { unmount: false })).toMatchObject({ name: "ack" });
       await host.ping(5_000);
       const at = received;
       for (let i = 0; i < 20; i++) await host.ping(5_001 + i);

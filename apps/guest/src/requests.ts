@@ -129,7 +129,7 @@ export class Requests {
   async #run(request: Request, send: (message: GuestMessage, last: boolean) => void): Promise<void> {
     const { jobs } = this.#options;
     const answer: Answer = (message) => send(message, true);
-    if (request.name === "prepare_snapshot") return this.#prepareSnapshot(request.body.id, answer);
+    if (request.name === "prepare_snapshot") return this.#prepareSnapshot(request.body, answer);
     if (request.name === "shutdown") return this.#shutDown(request.body.id, answer);
     if (request.name === "thaw") {
       this.#thaw();
@@ -216,8 +216,8 @@ export class Requests {
     }
   }
 
-  async #prepareSnapshot(id: string, answer: Answer): Promise<void> {
-    const { gate, outbox } = this.#options;
+  async #prepareSnapshot({ id, unmount }: HostBody<"prepare_snapshot">, answer: Answer): Promise<void> {
+    const { gate, outbox, workload } = this.#options;
     this.#isFrozen = true;
     gate.close();
     const quiet = async () => {
@@ -231,6 +231,7 @@ export class Requests {
       await within(quiet(), GUEST_LIMITS.quiesceTimeoutMs, () =>
         guestFailure("wrong_state", `Cannot prepare the save: ${this.#underWay} operations are under way`),
       );
+      if (unmount) await workload.release();
     } catch (error) {
       this.#thaw();
       throw error;

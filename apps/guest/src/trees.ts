@@ -11,6 +11,8 @@ import type { Transfers } from "./transfers.ts";
 const CREATE = [
   "tar",
   "--create",
+  // The home side takes no hard links: each name comes as a file of its own.
+  "--hard-dereference",
   "--file=-",
   "--format=pax",
   "--pax-option=delete=atime,delete=ctime,delete=mtime",

@@ -120,8 +120,14 @@ export class Workload {
     }
   }
 
-  /** Kills everything, writes everything, takes the disk away. Says what was left busy. */
-  async unmount(): Promise<void> {
+  /** As `unmount`, for a machine that will be copied: nothing may still hold the disk. */
+  async release(): Promise<void> {
+    const busy = await this.unmount();
+    if (busy !== "") throw guestFailure("internal", `Cannot release the disk: ${busy} is busy`);
+  }
+
+  /** Kills everything, writes everything, takes the disk away. Answers what was left busy, or "". */
+  async unmount(): Promise<string> {
     const init = this.#init;
     this.work.kill();
     if (init !== undefined) {
@@ -129,10 +135,11 @@ export class Workload {
         guestFailure("internal", "Cannot unmount the disk: the workload did not end"),
       );
     }
-    if (!this.#isMounted) return;
+    if (!this.#isMounted) return "";
     const words = await this.#ask("unmount-disk", "unmount the disk", GUEST_LIMITS.unmountTimeoutMs);
     this.#isMounted = false;
     if (words !== "") this.#options.log.warn("disk was busy", { words });
+    return words;
   }
 
   async #ask(command: string, what: string, timeoutMs?: number): Promise<string> {

@@ -93,11 +93,8 @@ export class Machine {
 
   /** Until the guest agent answers. */
   async wake(): Promise<void> {
-    const { kind } = this.#plan;
-    if (kind === "fork") {
-      await restore(this.#hypervisor, OWNER_LIMITS.restoreTimeoutMs);
-      await joinDisk(this.#hypervisor);
-    } else if (kind === "cold") await joinDisk(this.#hypervisor);
+    if (this.#plan.kind === "fork") await restore(this.#hypervisor, OWNER_LIMITS.restoreTimeoutMs);
+    await joinDisk(this.#hypervisor);
     await resume(this.#hypervisor);
     const ready = await this.#link.start();
     this.#powers.log("info", "guest agent ready", { ...ready });
@@ -133,19 +130,37 @@ export class Machine {
     );
   }
 
-  /** Runs each kind of command once, so that a claimed VM finds its code translated and cached. */
-  async warm(): Promise<void> {
-    for (const [index, argv] of WARM_COMMANDS.entries()) {
-      const job = `job_warm${index}`;
-      await this.jobs.start({
-        job,
-        argv: [...argv],
-        stdin: false,
-        time_left_ms: OWNER_LIMITS.requestTimeoutMs,
-      });
-      await this.jobs.wait(job, AbortSignal.timeout(OWNER_LIMITS.requestTimeoutMs));
-      this.jobs.forget(job);
+  /**
+   * Runs each kind of work a few times, so that what comes after finds its code compiled and its pages present.
+   * Under emulation the first of each costs ten times the next.
+   */
+  async warm(rounds: number): Promise<void> {
+    for (let round = 0; round < rounds; round += 1) {
+      for (const [index, argv] of WARM_COMMANDS.entries()) {
+        const job = `job_warm_${this.#plan.kind}_${round}_${index}`;
+        await this.jobs.start({
+          job,
+          argv: [...argv],
+          stdin: false,
+          time_left_ms: OWNER_LIMITS.requestTimeoutMs,
+        });
+        await this.jobs.wait(job, AbortSignal.timeout(OWNER_LIMITS.requestTimeoutMs));
+        this.jobs.forget(job);
+      }
     }
+  }
+
+  /** A golden goes once through all that its forks will do: lanes, repair, disk, commands. */
+  async rehearse(): Promise<void> {
+    for (let round = 0; round < REHEARSALS; round += 1) {
+      await this.repair("golden");
+      await this.setEnv(["REHEARSAL=1"]);
+      await this.#link.start();
+    }
+    await this.prepare("golden");
+    await this.warm(REHEARSALS);
+    await this.files.stat({ path: "/workspace" });
+    await this.files.list({ path: "/workspace", depth: 1, offset: 0, limit: 256 });
   }
 
   async pause(): Promise<void> {
@@ -160,7 +175,11 @@ export class Machine {
   /** The golden's own end: quiet, saved to the plan's state descriptor, gone. */
   async save(): Promise<void> {
     this.#ending = true;
-    await this.#link.requests.ask("prepare_snapshot", {});
+    await this.#link.requests.ask(
+      "prepare_snapshot",
+      { unmount: true },
+      { timeoutMs: OWNER_LIMITS.mountTimeoutMs },
+    );
     await saveState(this.#hypervisor, OWNER_LIMITS.saveTimeoutMs);
   }
 
@@ -219,6 +238,8 @@ export class Machine {
     }
   }
 }
+
+const REHEARSALS = 3;
 
 const WARM_COMMANDS: readonly (readonly string[])[] = [
   ["true"],

@@ -43,7 +43,7 @@ export class Owner implements OwnerLife {
       this.#up.reject(cause);
       this.#machine?.kill();
       await this.#machine?.ended;
-      return { reason: reasonOf(cause), detail: messageOf(cause) };
+      return { reason: reasonOf(cause), detail: detailOf(cause) };
     }
   }
 
@@ -71,11 +71,12 @@ export class Owner implements OwnerLife {
     await machine.wake();
     let state: "warm" | "ready" | "saved" = "ready";
     if (this.#plan.kind === "golden") {
+      await machine.rehearse();
       await machine.save();
       state = "saved";
     } else if (this.#plan.pool) {
       await machine.prepare("capsem");
-      await machine.warm();
+      await machine.warm(1);
       await machine.pause();
       state = "warm";
     }
@@ -96,6 +97,11 @@ function endReason({ exitCode }: HypervisorEnd): VmReason {
 function describeEnd({ exitCode, signal, failure, stderrTail }: HypervisorEnd): string {
   const how = signal === null ? `exit code ${exitCode}` : `signal ${signal}`;
   return [how, failure?.message ?? "", stderrTail.trim()].filter((part) => part !== "").join("; ");
+}
+
+function detailOf(cause: unknown): string {
+  const detail = cause instanceof Failure ? cause.detail : undefined;
+  return detail === undefined ? messageOf(cause) : `${messageOf(cause)}; ${detail}`;
 }
 
 function reasonOf(cause: unknown): VmReason {

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { Failure } from "@capsem/base";
-import { z } from "zod";
+import * as z from "zod";
 import { IMAGE_LIMITS } from "./limits.ts";
 
 const found = z.object({

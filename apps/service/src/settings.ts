@@ -1,5 +1,5 @@
 import { Failure } from "@capsem/base";
-import { z } from "zod";
+import * as z from "zod";
 import { readJsonFile } from "./home/atomic-file.ts";
 import { POOL_LIMITS } from "./limits.ts";
 

@@ -3,7 +3,7 @@
  * is the host role (even stream ids). Params and results are MessagePack of these shapes; job and file bytes
  * ride on the call's stream, which the service pipes without looking at it.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { VM_REASONS } from "./vm-schema.ts";
 
 const entries = z.array(z.string()).max(4096);

@@ -2,7 +2,7 @@
  * The one route table: router, gateway allow-list, SDK operations, MCP tools, OpenAPI and docs derive from
  * it; nothing else names a path (API spec, "Routes").
  */
-import { z } from "zod";
+import * as z from "zod";
 import type { ErrorKind } from "./error-table.ts";
 import {
   createRequest,
@@ -343,9 +343,9 @@ export const ROUTES = {
     params: ofVm,
     query: z.strictObject({
       path: path.optional(),
-      depth: int.optional(),
+      depth: z.coerce.number().int().min(1).max(16).optional(),
       offset: int.optional(),
-      limit: int.optional(),
+      limit: z.coerce.number().int().min(1).max(256).optional(),
     }),
     request: "none",
     response: "json",

@@ -1,5 +1,5 @@
 import { JOB_ID_PATTERN, NAME_PATTERN, VM_ID_PATTERN } from "@capsem/base";
-import { z } from "zod";
+import * as z from "zod";
 
 /** States of a VM (design, "Defaults"): the legal moves are the service's table. */
 export const VM_STATES = [

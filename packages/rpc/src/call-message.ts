@@ -1,6 +1,6 @@
 import { concat, Failure, writeU32 } from "@capsem/base";
 import { decodeMessagePack, encodeMessagePack, type MuxStream } from "@capsem/wire";
-import { z } from "zod";
+import * as z from "zod";
 import { RPC_LIMITS } from "./limits.ts";
 
 /** Above this a copy costs more than a second frame. */

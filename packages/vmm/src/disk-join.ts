@@ -6,7 +6,7 @@ const JOINED = "disk1-image";
 
 /**
  * Puts the VM's own disk behind the device that was a placeholder so far. Only while the VM is paused and
- * the guest has never opened the device: it would go on with what it read before. Once for each VM.
+ * nobody in the guest holds the device: a holder would go on with what it read before. Once for each VM.
  */
 export async function joinDisk({ qmp, options }: Hypervisor): Promise<void> {
   assert(options.descriptors.disk !== undefined, "this VM has no disk to join");

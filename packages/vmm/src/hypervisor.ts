@@ -129,7 +129,6 @@ function stdioOf({ kind, descriptors }: Pick<HypervisorOptions, "kind" | "descri
 function checkDescriptors({ kind, descriptors, launcher, launcherArguments }: HypervisorOptions): void {
   const saved = descriptors.memory !== undefined && descriptors.state !== undefined;
   assert(kind === "cold" || saved, `a ${kind} start needs memory and state`);
-  assert(kind !== "golden" || descriptors.disk === undefined, "a golden has no disk of its own");
   assert(launcher !== null || launcherArguments.length === 0, "launcher arguments without a launcher");
 }
 

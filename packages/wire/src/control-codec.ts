@@ -1,5 +1,5 @@
 import { Bug, concat, Failure } from "@capsem/base";
-import type { z } from "zod";
+import type * as z from "zod";
 import { createByteReader } from "./byte-reader.ts";
 import { putU32 } from "./frame.ts";
 import { WIRE_LIMITS } from "./limits.ts";

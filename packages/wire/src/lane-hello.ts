@@ -1,5 +1,5 @@
 import { Failure } from "@capsem/base";
-import { z } from "zod";
+import * as z from "zod";
 import { encodeFrame, FRAME_TYPES } from "./frame.ts";
 import { decodeMessagePack, encodeMessagePack } from "./msgpack.ts";
 

@@ -3,7 +3,7 @@
  * The decoder's dispatch, the frozen schema file and the table in docs/protocol.md derive from it.
  * Numbers are never reused; those of later messages are reserved below.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { WIRE_LIMITS } from "./limits.ts";
 
 const requestId = z.string().min(1).max(64);
@@ -147,8 +147,11 @@ export const HOST_MESSAGES = {
   tree_in: { number: 17, schema: z.strictObject({ id: requestId, path }) },
   /** The directory `path` as a tar stream on port 5009, tag = id. */
   tree_out: { number: 18, schema: z.strictObject({ id: requestId, path }) },
-  /** Finish what is under way, refuse new work, drain the lanes, answer `ack`; then the VM is saved. */
-  prepare_snapshot: { number: 20, schema: z.strictObject({ id: requestId }) },
+  /**
+   * Finish what is under way, refuse new work, drain the lanes, answer `ack`; then the VM is saved. `unmount` first
+   * ends the workload and takes the disk away: a golden must not remember one.
+   */
+  prepare_snapshot: { number: 20, schema: z.strictObject({ id: requestId, unmount: z.boolean() }) },
   thaw: { number: 21, schema: z.strictObject({ id: requestId }) },
   /** Kill the workload, sync, unmount, answer `ack`, power off. Never replayed. */
   shutdown: { number: 23, schema: z.strictObject({ id: requestId }) },

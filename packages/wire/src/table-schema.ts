@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { FRAME_TYPES, RESET_CODES } from "./frame.ts";
 import { JOB_CHUNK_KINDS } from "./job-chunks.ts";
 import { WIRE_GENERATION } from "./lane-hello.ts";

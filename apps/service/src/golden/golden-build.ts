@@ -81,7 +81,9 @@ async function boot(
   logs: VmLogs,
 ): Promise<void> {
   const { image, accelerator, hypervisor, cpus, memoryMib } = identity;
-  const { folder, processes } = vmFolder(parts.layout, id);
+  const { folder, processes, disk } = vmFolder(parts.layout, id);
+  // The golden rehearses on a disk that is thrown away with its folder.
+  await parts.machinery.createDisk(image.pristinePath, disk);
   const run = await parts.starter.start({
     plan: {
       kind: "golden",
@@ -99,6 +101,7 @@ async function boot(
       initrd: { path: image.initrdPath, flags: "r" },
       root: { path: image.rootPath, flags: "r" },
       agent: { path: image.agentPath, flags: "r" },
+      disk: { path: disk, flags: "r+" },
       memory: { fd: memoryFd },
       state: { path: draft.statePath, flags: "w+" },
     },

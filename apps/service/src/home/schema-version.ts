@@ -1,7 +1,7 @@
 import { cp, mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { Failure } from "@capsem/base";
-import { z } from "zod";
+import * as z from "zod";
 import { isMissing, readJsonFile, writeFileAtomic } from "./atomic-file.ts";
 import type { HomeLayout } from "./layout.ts";
 

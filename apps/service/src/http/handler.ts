@@ -1,5 +1,5 @@
 import type { ROUTES, RouteName } from "@capsem/api";
-import type { z } from "zod";
+import type * as z from "zod";
 import type { ActContext } from "../act.ts";
 import type { FrameSocket } from "../job/frame-socket.ts";
 

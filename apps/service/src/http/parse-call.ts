@@ -1,5 +1,5 @@
 import { apiFailure, ROUTES, type Route } from "@capsem/api";
-import { z } from "zod";
+import * as z from "zod";
 import type { RouteMatch } from "./router.ts";
 
 export interface ParsedParts {

@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { LOG_LIMITS } from "../limits.ts";
 import { LogFile } from "./log-file.ts";
 

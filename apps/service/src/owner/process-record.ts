@@ -1,5 +1,5 @@
 import { rm } from "node:fs/promises";
-import { z } from "zod";
+import * as z from "zod";
 import { readJsonFile, writeFileAtomic } from "../home/atomic-file.ts";
 import { TIMES } from "../limits.ts";
 import type { Processes } from "../powers.ts";

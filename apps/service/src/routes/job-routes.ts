@@ -1,6 +1,6 @@
 import { type ExecResult, jobInfo, type RunRequest } from "@capsem/api";
 import { assert, newId } from "@capsem/base";
-import { z } from "zod";
+import * as z from "zod";
 import type { ActContext } from "../act.ts";
 import { type Answer, type BytesAnswer, type Handlers, json } from "../http/handler.ts";
 import { pipeDown } from "../job/byte-pipes.ts";

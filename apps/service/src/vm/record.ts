@@ -1,5 +1,5 @@
 import { env, VM_REASONS, VM_STATES, vmId, vmName } from "@capsem/api";
-import { z } from "zod";
+import * as z from "zod";
 
 /** vms/<id>/vm.json: everything about a VM that outlives the service. It holds the environment: mode 0600. */
 export const vmRecord = z.strictObject({

@@ -1,4 +1,4 @@
-import { open, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, open, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf } from "@capsem/base";
 import { imageFailure } from "./error.ts";
@@ -125,7 +125,11 @@ export async function publishImage(
     return { digest, dir };
   }
   await writeFile(join(buildDir, "manifest.json"), text);
-  for (const name of [...IMAGE_FILES, "manifest.json"]) await settle(join(buildDir, name));
+  for (const name of [...IMAGE_FILES, "manifest.json"]) {
+    // QEMU opens kernel and initramfs again as a user of its own: the builder's umask must not shut it out.
+    await chmod(join(buildDir, name), 0o644);
+    await settle(join(buildDir, name));
+  }
   await writeFile(join(buildDir, MARKER), "");
   await settle(buildDir);
   await rm(dir, { recursive: true, force: true });

@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { type BuildContext, runStep, toolEnv } from "./build-context.ts";
 import { imageFailure } from "./error.ts";
 import { DOWNLOAD_TIMEOUT_MS, STEP_TIMEOUT_MS } from "./limits.ts";

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { imageFailure } from "./error.ts";
 import { DISK_BYTES, RECIPE_FILE_BYTES_MAX } from "./limits.ts";
 

@@ -68,7 +68,8 @@ test("an abort lets the program clean up after itself", async () => {
     },
   );
   await expect(running).rejects.toMatchObject({ kind: "cancelled" });
-  expect(lines).toEqual(["ready", "cleaned"]);
+  // The signal reaches the whole group: a shell may also report that its sleep was terminated.
+  expect(lines.filter((line) => line !== "Terminated")).toEqual(["ready", "cleaned"]);
 });
 
 test("what was aborted before it began is not started", async () => {

@@ -1,0 +1,34 @@
+/** Prints the figures of docs/promises.md as a table and writes them as JSON. Nothing is asserted but correctness. */
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpus, loadavg, release, totalmem } from "node:os";
+import { join, resolve } from "node:path";
+import { renderTable } from "./statistics.ts";
+import { createFigures, cycleFigures, execFigures } from "./vm-bench.ts";
+
+const root = resolve(import.meta.dirname, "..", "..");
+const machine = {
+  cpu: cpus()[0]?.model ?? "unknown",
+  cores: cpus().length,
+  memory_gib: Math.round(totalmem() / 1024 ** 3),
+  kernel: release(),
+  node: process.version,
+  load_before: loadavg()[0],
+  version: (JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string }).version,
+};
+
+async function main(): Promise<void> {
+  const figures = [...(await createFigures()), ...(await execFigures()), ...(await cycleFigures())];
+  const report = { machine: { ...machine, load_after: loadavg()[0] }, figures };
+  mkdirSync(join(root, "dist"), { recursive: true });
+  writeFileSync(join(root, "dist", "bench.json"), `${JSON.stringify(report, null, 2)}\n`);
+  console.log(
+    `${machine.cores} × ${machine.cpu}, ${machine.memory_gib} GiB, Linux ${machine.kernel}, Node ${machine.node}, load ${machine.load_before?.toFixed(1)} → ${loadavg()[0]?.toFixed(1)}`,
+  );
+  console.log(renderTable(figures));
+  console.log("written: dist/bench.json");
+}
+
+main().catch((cause: unknown) => {
+  console.error(cause);
+  process.exit(1);
+});
