@@ -139,3 +139,21 @@ test("sudo works in the workload, and root is still inside it", async () => {
   ).not.toBe(0);
   expect(await rig.sh(vm, "ps -e -o args= | grep -c '[g]uest.cjs' || true")).toBe("0\n");
 });
+
+test("an environment of nearly a mebibyte reaches the guest, and a larger one is refused with the numbers", async () => {
+  const entry = "wört ".repeat(16_000);
+  const env = Object.fromEntries(Array.from({ length: 10 }, (_, index) => [`BIG_${index}`, entry]));
+  const large = await rig.create({ env });
+  expect(await rig.sh(large, 'env | grep -c ^BIG_; printf %s "$BIG_7" | wc -c')).toBe(
+    `10\n${Buffer.byteLength(entry)}\n`,
+  );
+  await large.delete();
+  const tooLarge = {
+    ...env,
+    ...Object.fromEntries(Array.from({ length: 10 }, (_, index) => [`MORE_${index}`, entry])),
+  };
+  await expect(rig.client.vms.create({ env: tooLarge })).rejects.toMatchObject({
+    kind: "invalid_input",
+    message: expect.stringContaining("1048576"),
+  });
+});
