@@ -25,6 +25,8 @@ export interface RunningCli {
 
 export interface Rig {
   readonly home: string;
+  /** Images and goldens, shared by all rigs. */
+  readonly cache: string;
   readonly client: Client;
   /** The service's pid, as it wrote it. */
   servicePid(): number;
@@ -113,6 +115,7 @@ export async function startRig(
   await startService();
   return {
     home,
+    cache: cacheFolder(),
     client,
     servicePid,
     startCli,

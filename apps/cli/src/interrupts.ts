@@ -11,13 +11,20 @@ export interface InterruptListener {
 
 const LAST: readonly Signal[] = ["SIGTERM", "SIGHUP"];
 
-/** Listens until the returned function is called. */
+/** Listens until the returned function is called, and after a kill to the very end: its exit code stands. */
 export function watchInterrupts(powers: Powers, listener: InterruptListener): () => void {
   let interrupted = false;
-  return powers.onSignals(["SIGINT", ...LAST], (name) => {
+  let killed = false;
+  const stop = powers.onSignals(["SIGINT", ...LAST], (name) => {
     if (name === "SIGINT" && !interrupted) {
       interrupted = true;
       listener.interrupt();
-    } else listener.kill(exitOfSignal(constants.signals[name]));
+    } else if (!killed) {
+      killed = true;
+      listener.kill(exitOfSignal(constants.signals[name]));
+    }
   });
+  return () => {
+    if (!killed) stop();
+  };
 }

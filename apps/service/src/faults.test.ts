@@ -143,6 +143,15 @@ test.each<FakePoint>(["ready", "claim"])(
   },
 );
 
+test("a client that holds a VM and leaves while it starts takes it along at once", async () => {
+  const rig = await rigWith({ script: { hang: "ready", only: FORK } });
+  const leave = rig.client.begin("/vms/create?hold=true", {});
+  await expect.poll(() => rig.counts().processes, { timeout: 30_000 }).toBeGreaterThan(1);
+  leave();
+  await expect.poll(() => rig.counts(), { timeout: 10_000 }).toMatchObject({ folders: 0, processes: 0 });
+  expect(rig.service.registry.list()).toEqual([]);
+});
+
 test("a disk above its quota stops a retained VM and fails a temporary one", async () => {
   const rig = await rigWith();
   const [kept, temporary] = [await createVm(rig, { name: "kept" }), await createVm(rig)];

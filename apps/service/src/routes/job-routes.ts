@@ -85,8 +85,10 @@ async function runOnce(
         ...(memory_gib === undefined ? {} : { memory_gib }),
         ...(vm_env === undefined ? {} : { env: vm_env }),
       },
-      (reserved) => {
-        vm = reserved;
+      {
+        onReserved: (reserved) => {
+          vm = reserved;
+        },
       },
     );
     return await useVm(created, powers.monotonicMs, context.signal, (run) =>

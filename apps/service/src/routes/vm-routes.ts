@@ -14,7 +14,7 @@ export function vmRoutes(parts: RouteParts) {
     health: async () => json(OK),
     list: async () => json({ vms: registry.list().map(vmInfoOf) }),
     create: async ({ body, query, context }) => {
-      const vm = await lifecycle.create(body);
+      const vm = await lifecycle.create(body, query.hold === true ? { hold: context.signal } : {});
       return query.hold === true ? holdAnswer(parts, vm, context) : json(vmInfoOf(vm));
     },
     info: async ({ params }) => {

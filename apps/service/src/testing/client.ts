@@ -46,6 +46,14 @@ export function createClient(socketPath: string) {
     get: (path: string) => call("GET", path),
     post: (path: string, body: unknown = {}) => call("POST", path, { body }),
     delete: (path: string) => call("DELETE", path),
+    /** A request whose answer nobody waits for; the returned function leaves. */
+    begin(path: string, body: unknown): () => void {
+      const outgoing = request({ socketPath, method: "POST", path, agent: false });
+      // Leaving is an error of this side alone.
+      outgoing.on("error", () => outgoing.destroy());
+      outgoing.end(JSON.stringify(body));
+      return () => outgoing.destroy();
+    },
     /** The lines of an answer that stays open, and a way to leave. */
     hold(path: string, body: unknown): Promise<{ lines: AsyncIterator<unknown>; leave: () => void }> {
       return new Promise((resolve, reject) => {

@@ -32,6 +32,13 @@ export interface LifecycleParts {
 
 type RecordChange = Partial<Pick<VmRecord, "reason" | "started_at" | "failed_at">>;
 
+export interface CreateOptions {
+  /** The VM has its id and is listed; nothing of it has started. */
+  readonly onReserved?: (vm: Vm) => void;
+  /** Its abort, while the VM starts, ends the start. */
+  readonly hold?: AbortSignal;
+}
+
 /** The one driver of VM states: every move is made here, by the table. */
 export class Lifecycle {
   readonly #parts: LifecycleParts;
@@ -42,11 +49,11 @@ export class Lifecycle {
   }
 
   /** Running when it resolves. When it rejects nothing of the VM is left, and its name is free. */
-  create(request: CreateRequest, onReserved?: (vm: Vm) => void): Promise<Vm> {
-    return this.#parts.pool.whileStarting(() => this.#create(request, onReserved));
+  create(request: CreateRequest, options: CreateOptions = {}): Promise<Vm> {
+    return this.#parts.pool.whileStarting(() => this.#create(request, options));
   }
 
-  async #create(request: CreateRequest, onReserved?: (vm: Vm) => void): Promise<Vm> {
+  async #create(request: CreateRequest, { onReserved, hold }: CreateOptions): Promise<Vm> {
     const { registry, quota, pool, powers } = this.#parts;
     const shape = quota.shapeOf(request);
     const [{ image }] = await Promise.all([this.#ground(), quota.checkDisk()]);
@@ -61,6 +68,10 @@ export class Lifecycle {
     registry.add(vm);
     this.#track(vm, (signal) => this.#firstStart(vm, slot, signal));
     onReserved?.(vm);
+    // Whoever holds a VM and leaves while it starts does not wait for it to run.
+    const giveUp = () => vm.startAbort?.abort();
+    hold?.addEventListener("abort", giveUp, { once: true });
+    if (hold?.aborted) giveUp();
     try {
       await vm.starting;
       return vm;
@@ -72,6 +83,8 @@ export class Lifecycle {
       });
       await this.remove(vm);
       throw thrown;
+    } finally {
+      hold?.removeEventListener("abort", giveUp);
     }
   }
 

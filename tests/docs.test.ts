@@ -1,0 +1,46 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { build } from "esbuild";
+import { expect, test } from "vitest";
+
+const root = resolve(import.meta.dirname, "..");
+
+/** A package's README example must run as it stands. Those that need a service are run by the package's own tests. */
+test.each(["base", "api"])("the example in the README of %s runs", async (name) => {
+  const text = readFileSync(join(root, "packages", name, "README.md"), "utf8");
+  const example = /```ts\n([\s\S]*?)```/.exec(text)?.[1];
+  expect(example).toBeDefined();
+  const folder = mkdtempSync(join(root, "dist", "readme-"));
+  try {
+    writeFileSync(join(folder, "example.ts"), example ?? "");
+    await build({
+      entryPoints: [join(folder, "example.ts")],
+      outfile: join(folder, "example.mjs"),
+      bundle: true,
+      platform: "node",
+      format: "esm",
+      logLevel: "error",
+    });
+    await import(join(folder, "example.mjs"));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+test("every link between the project's pages leads somewhere", () => {
+  const pages = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "SECURITY.md",
+    "CONTRIBUTING.md",
+    "docs/testing.md",
+    "docs/promises.md",
+  ];
+  for (const page of pages) {
+    const text = readFileSync(join(root, page), "utf8");
+    for (const [, target = ""] of text.matchAll(/\]\(([^)#]+)\)/g)) {
+      const path = join(root, page, "..", target);
+      expect(() => readFileSync(path.endsWith("/") ? join(path, "glossary.md") : path)).not.toThrow(/ENOENT/);
+    }
+  }
+});

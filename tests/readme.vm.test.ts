@@ -1,0 +1,62 @@
+import { spawn } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Rig, startRig } from "./support/rig.ts";
+
+const root = resolve(import.meta.dirname, "..");
+let rig: Rig;
+beforeAll(async () => {
+  rig = await startRig({ pool: 1 });
+});
+afterAll(() => rig.stop());
+
+/** The commands of the README's working minute, comments apart. */
+function workingMinute(): { command: string; comment: string }[] {
+  const text = readFileSync(join(root, "README.md"), "utf8");
+  const block = /## A working minute\n\n```sh\n([\s\S]*?)```/.exec(text)?.[1] ?? "";
+  return block
+    .trim()
+    .split("\n")
+    .map((line) => {
+      const [command = "", comment = ""] = line.split(/\s+#\s/);
+      return { command, comment };
+    });
+}
+
+function shell(command: string, cwd: string): Promise<{ code: number | null; output: string }> {
+  const capsem = `${process.execPath} ${join(root, "dist", "cli.cjs")}`;
+  const words = command.replaceAll("./capsem", capsem);
+  // A terminal of its own for the command that wants one.
+  const real = command.includes(" shell ") ? `echo exit | script -qec '${words}' /dev/null` : words;
+  return new Promise((done) => {
+    const child = spawn("bash", ["-c", real], {
+      cwd,
+      env: { ...process.env, CAPSEM_HOME: rig.home, CAPSEM_CACHE: rig.cache },
+      stdio: ["ignore", "pipe", "pipe"],
+      timeout: 90_000,
+    });
+    let output = "";
+    const keep = (chunk: Buffer) => {
+      output += chunk.toString();
+    };
+    child.stdout.on("data", keep);
+    child.stderr.on("data", keep);
+    child.on("close", (code) => done({ code, output }));
+  });
+}
+
+test("every command of the README's working minute works as it says", async () => {
+  const project = join(rig.home, "readme");
+  mkdirSync(project);
+  writeFileSync(join(project, "a.txt"), "a\n");
+  const lines = workingMinute();
+  expect(lines.length).toBeGreaterThan(5);
+  for (const { command, comment } of lines) {
+    const { code, output } = await shell(command, project);
+    expect([command, code, output]).toEqual([command, 0, output]);
+    const printed = /prints (\S+)$/.exec(comment)?.[1];
+    if (printed !== undefined) expect(output.trim()).toBe(printed);
+  }
+  expect(readFileSync(join(project, "files.txt"), "utf8")).toContain("a.txt");
+});
