@@ -62,11 +62,9 @@ function makeRoot(folder) {
     recursive: true,
     filter: (path) => !/docker|packagekit|appstream/.test(path),
   });
-  cpSync("/etc/ssl/certs", join(folder, "etc/ssl/certs"), {
-    recursive: true,
-    dereference: true,
-    force: true,
-  });
+  // The authorities that this host trusts, where they are more than Debian's.
+  const bundle = "etc/ssl/certs/ca-certificates.crt";
+  if (existsSync(`/${bundle}`)) cpSync(`/${bundle}`, join(folder, bundle), { dereference: true });
 }
 
 /** Node's one binary and npm's folder, as somebody who installed Node has them. */
@@ -99,6 +97,19 @@ function addNode(folder) {
   }
 }
 
+/** How this host reaches the network: proxies, and authorities in files that are copied along. */
+function networkWords(folder) {
+  const words = [];
+  for (const [name, value] of Object.entries(process.env)) {
+    if (/^(https?_proxy|no_proxy|npm_config_\w+)$/i.test(name)) words.push(`${name}=${value}`);
+    if (!/^(NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|CURL_CA_BUNDLE)$/.test(name) || !existsSync(value)) continue;
+    mkdirSync(join(folder, dirname(value)), { recursive: true });
+    cpSync(value, join(folder, value), { dereference: true });
+    words.push(`${name}=${value}`);
+  }
+  return words.map(quote).join(" ");
+}
+
 function addProject(folder) {
   const target = join(folder, "srv/capsem");
   mkdirSync(target, { recursive: true });
@@ -114,7 +125,7 @@ function inside(folder, user, command) {
     `mount -t proc proc ${folder}/proc`,
     `mount -t sysfs -o ro sysfs ${folder}/sys`,
     `mount -t tmpfs -o mode=1777 tmpfs ${folder}/tmp`,
-    `exec chroot ${user === "root" ? "" : "--userspec=1500:1500 "}${folder} /usr/bin/env -i HOME=${user === "root" ? "/root" : "/home/someone"} PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 bash -c ${quote(command)}`,
+    `exec chroot ${user === "root" ? "" : "--userspec=1500:1500 "}${folder} /usr/bin/env -i HOME=${user === "root" ? "/root" : "/home/someone"} PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 ${networkWords(folder)} bash -c ${quote(command)}`,
   ].join(" && ");
   return run("unshare", ["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script], { input: "" });
 }
