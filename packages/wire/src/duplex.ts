@@ -4,8 +4,23 @@ import type { Mux, Transport } from "./types.ts";
 /** What a transport needs of a Node stream: a socket, one end of a pair, or a pipe handle. */
 export type DuplexLike = Pick<
   Duplex,
-  "write" | "end" | "destroy" | "on" | "once" | "cork" | "uncork" | "destroyed" | "writableEnded"
+  | "write"
+  | "end"
+  | "destroy"
+  | "on"
+  | "once"
+  | "cork"
+  | "uncork"
+  | "destroyed"
+  | "writableEnded"
+  | "writableLength"
 >;
+
+/**
+ * What may wait in the stream's own buffer. Node asks to stop after 16 KiB, which would make every frame wait for
+ * a turn of the event loop: under emulation a turn costs milliseconds.
+ */
+const WAITING_BYTES_MAX = 262_144;
 
 /** How long the last frames may take to leave after `close`, before the descriptor goes anyway. */
 const CLOSE_TIMEOUT_MS = 1_000;
@@ -27,7 +42,8 @@ export function muxTransport(duplex: DuplexLike): Transport {
         duplex.cork();
         queueMicrotask(uncork);
       }
-      return duplex.write(chunk);
+      // After a false of its own the stream says "drain" when it is empty: it is never later than ours.
+      return duplex.write(chunk) || duplex.writableLength < WAITING_BYTES_MAX;
     },
     onDrain(listener) {
       duplex.on("drain", listener);
