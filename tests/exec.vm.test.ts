@@ -157,3 +157,25 @@ test("an environment of nearly a mebibyte reaches the guest, and a larger one is
     message: expect.stringContaining("1048576"),
   });
 });
+
+test("a command too long for one message is refused with the limit and the way out", async () => {
+  await expect(vm.exec({ command: `echo ${"x".repeat(60_000)}` })).rejects.toMatchObject({
+    kind: "too_large",
+    message: expect.stringMatching(/limit 49152; send it by stdin/),
+  });
+});
+
+test("a fresh VM has nothing in its environment that nobody asked for", async () => {
+  const fresh = await rig.create();
+  expect(await rig.sh(fresh, "env | cut -d= -f1 | sort | tr '\\n' ' '")).toBe(
+    "HOME LANG LOGNAME PATH PWD SHELL SHLVL USER _ ",
+  );
+  await fresh.delete();
+});
+
+test("output larger than what is kept is complete for a reader that keeps up", async () => {
+  const job = vm.stream({ command: "head -c 15000000 /dev/zero" });
+  let bytes = 0;
+  for await (const { data } of job) bytes += data.length;
+  expect([bytes, (await job).truncated]).toEqual([15_000_000, false]);
+});

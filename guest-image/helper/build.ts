@@ -9,6 +9,7 @@ const sourceNames = [
   "privilege.c",
   "identity.c",
   "disk.c",
+  "relay.c",
   "repair.c",
   "workload.c",
   "request.c",

@@ -68,5 +68,6 @@ int die_with_parent(int signal_number, pid_t parent);
 int repair_main(int argc, char **argv);
 int workload_main(int argc, char **argv);
 int job_main(void);
+int relay_main(int argc, char **argv);
 
 #endif

@@ -80,6 +80,7 @@ export class GuestAgent {
     this.#lanes = new Lanes({
       control: places.control,
       bulk: places.bulk,
+      startRelay: (deviceFd) => powers.startRelay(deviceFd),
       agentInstance: this.#instance,
       log,
       onControl: (mux) => this.#startControl(mux),

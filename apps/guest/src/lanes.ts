@@ -1,4 +1,4 @@
-import type { Duplex } from "node:stream";
+import type { ChildProcess } from "node:child_process";
 import { type Failure, messageOf } from "@capsem/base";
 import {
   createGuestControlLane,
@@ -11,11 +11,13 @@ import {
   WIRE_IDENTITY,
 } from "@capsem/wire";
 import type { Log } from "./log.ts";
-import { keepPortOpen } from "./port-device.ts";
+import { keepPortOpen, openPort, openRelayedPort, type Port } from "./port-device.ts";
 
 export interface LanesOptions {
   readonly control: string;
   readonly bulk: string;
+  /** Reads the bulk device, which is its stdin. */
+  readonly startRelay: (deviceFd: number) => ChildProcess;
   readonly agentInstance: string;
   readonly log: Log;
   /** The control lane of a new generation; everything older is gone. */
@@ -43,16 +45,24 @@ export class Lanes {
 
   /** Never resolves; rejects for a bug. */
   run(): Promise<unknown> {
-    const { control, bulk } = this.#options;
+    const { control, bulk, startRelay } = this.#options;
     return Promise.all([
-      keepPortOpen(control, (port) => this.#openControl(port), this.#noteFor("control")),
-      keepPortOpen(bulk, (port) => this.#openBulk(port), this.#noteFor("bulk")),
+      keepPortOpen(
+        () => openPort(control),
+        (port) => this.#openControl(port),
+        this.#noteFor("control"),
+      ),
+      keepPortOpen(
+        () => openRelayedPort(bulk, startRelay),
+        (port) => this.#openBulk(port),
+        this.#noteFor("bulk"),
+      ),
     ]);
   }
 
-  #openControl(port: Duplex): void {
+  #openControl(port: Port): void {
     const lane = createGuestControlLane({
-      transport: muxTransport(port),
+      transport: muxTransport(port.output),
       identity: WIRE_IDENTITY,
       agentInstance: this.#options.agentInstance,
       onOpen: refuse,
@@ -64,19 +74,19 @@ export class Lanes {
         this.#options.onControl(mux);
       },
     });
-    pump(port, lane);
+    pump(port.input, lane);
   }
 
-  #openBulk(port: Duplex): void {
+  #openBulk(port: Port): void {
     const lane = createGuestDataLane({
-      transport: muxTransport(port),
+      transport: muxTransport(port.output),
       onOpen: this.#options.onBulkStream,
       onFailure: (failure) => this.#failed("bulk", failure),
       onGeneration: () => undefined,
     });
     this.#bulk = lane;
     this.#expectBulk();
-    pump(port, lane);
+    pump(port.input, lane);
   }
 
   #expectBulk(): void {

@@ -1,12 +1,12 @@
-import { execFileSync } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Duplex } from "node:stream";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { openAsPipe, openPort, openWithCat } from "./port-device.ts";
+import { helperBuildCommand } from "../../../guest-image/helper/build.ts";
+import { openAsPipe, openPort, openRelayedPort, openWithCat, type Port } from "./port-device.ts";
 
 let dir = "";
 beforeEach(() => {
@@ -21,17 +21,17 @@ function makeLoop(): string {
   return path;
 }
 
-async function echoes(port: Duplex, bytes: Buffer): Promise<boolean> {
+async function echoes({ input, output }: Port, bytes: Buffer): Promise<boolean> {
   const parts: Buffer[] = [];
   let length = 0;
   const all = new Promise<void>((resolve) => {
-    port.on("data", (chunk: Buffer) => {
+    input.on("data", (chunk: Buffer) => {
       parts.push(chunk);
       length += chunk.length;
       if (length >= bytes.length) resolve();
     });
   });
-  port.write(bytes);
+  output.write(bytes);
   await all;
   return Buffer.concat(parts).equals(bytes);
 }
@@ -39,19 +39,44 @@ async function echoes(port: Duplex, bytes: Buffer): Promise<boolean> {
 const bytes = Buffer.from(Array.from({ length: 300_000 }, (_, i) => (i * 13) & 255));
 
 test("a device is driven by a pipe handle", async () => {
-  const port = openAsPipe(makeLoop());
-  if (port === undefined) throw new Error("this Node gives no pipe handle");
-  expect(await echoes(port, bytes)).toBe(true);
+  const device = openAsPipe(makeLoop(), true);
+  if (device === undefined) throw new Error("this Node gives no pipe handle");
+  const port = device.socket;
+  expect(await echoes({ input: port, output: port }, bytes)).toBe(true);
   port.destroy();
   await once(port, "close");
 });
+
+test("a relay reads the device, and its end is the port's", async () => {
+  const helper = join(dir, "helper");
+  const [compiler = "", ...words] = helperBuildCommand(
+    join(import.meta.dirname, "../../../guest-image/helper"),
+    helper,
+  );
+  execFileSync(compiler, words);
+  let relay: ChildProcess | undefined;
+  const port = openRelayedPort(makeLoop(), (deviceFd) => {
+    relay = spawn(helper, ["relay"], { stdio: [deviceFd, "pipe", "inherit"] });
+    return relay;
+  });
+  expect(await echoes(port, bytes)).toBe(true);
+  const closed = once(port.output, "close");
+  relay?.kill("SIGKILL");
+  await closed;
+  const again = openRelayedPort(join(dir, "loop"), (deviceFd) =>
+    spawn(helper, ["relay"], { stdio: [deviceFd, "pipe", "inherit"] }),
+  );
+  const ended = once(again.input, "close");
+  again.output.destroy();
+  await ended;
+}, 60_000);
 
 test("a device is driven by two cat where there is no pipe handle", async () => {
   const port = openWithCat(makeLoop());
   // It ends with an error when it is destroyed: what matters is that it ends.
   port.on("error", () => undefined);
   const closed = new Promise((resolve) => port.once("close", resolve));
-  expect(await echoes(port, bytes)).toBe(true);
+  expect(await echoes({ input: port, output: port }, bytes)).toBe(true);
   port.destroy();
   await closed;
 });
@@ -61,9 +86,9 @@ test("a socket in the device's place is connected, and its end is seen", async (
   const server = createServer((socket) => socket.end("bye"));
   server.listen(path);
   await once(server, "listening");
-  const port = openPort(path);
-  port.resume();
-  await once(port, "close");
+  const { input, output } = openPort(path);
+  input.resume();
+  await once(output, "close");
   server.close();
 });
 

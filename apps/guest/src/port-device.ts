@@ -1,8 +1,8 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, constants, openSync, statSync } from "node:fs";
 import { connect, Socket, type SocketConstructorOpts } from "node:net";
-import { Duplex } from "node:stream";
-import { sleep } from "@capsem/base";
+import { Duplex, type Readable } from "node:stream";
+import { assert, sleep } from "@capsem/base";
 import { GUEST_LIMITS } from "./limits.ts";
 import { isSystemError } from "./plain-file.ts";
 
@@ -11,15 +11,15 @@ import { isSystemError } from "./plain-file.ts";
  * the place is a socket (tests) it is connected; a device is opened.
  */
 export async function keepPortOpen(
-  path: string,
-  onOpen: (port: Duplex) => void,
+  open: () => Port,
+  onOpen: (port: Port) => void,
   onFailure: (error: unknown) => void,
 ): Promise<never> {
   let lastCode: string | undefined;
   for (;;) {
     try {
-      const port = openPort(path);
-      const closed = new Promise<void>((resolve) => port.once("close", () => resolve()));
+      const port = open();
+      const closed = new Promise<void>((resolve) => port.output.once("close", () => resolve()));
       onOpen(port);
       await closed;
       lastCode = undefined;
@@ -33,9 +33,37 @@ export async function keepPortOpen(
   }
 }
 
-export function openPort(path: string): Duplex {
-  if (statSync(path).isSocket()) return connect(path);
-  return openAsPipe(path) ?? openWithCat(path);
+/** Where a lane's bytes come from and go to. Destroying `output` ends both. */
+export interface Port {
+  readonly input: Readable;
+  readonly output: Duplex;
+}
+
+export function openPort(path: string): Port {
+  if (statSync(path).isSocket()) return both(connect(path));
+  return both(openAsPipe(path, true)?.socket ?? openWithCat(path));
+}
+
+/**
+ * For the lane with the many bytes: a helper reads the device until it is empty, where Node would read 4 KiB a turn
+ * of its event loop. `startRelay` starts it with the device as its stdin.
+ */
+export function openRelayedPort(path: string, startRelay: (deviceFd: number) => ChildProcess): Port {
+  if (statSync(path).isSocket()) return openPort(path);
+  const device = openAsPipe(path, false);
+  if (device === undefined) return both(openWithCat(path));
+  const { socket, fd } = device;
+  const relay = startRelay(fd);
+  const { stdout } = relay;
+  assert(stdout, "a relay has a stdout");
+  socket.once("close", () => relay.kill("SIGKILL"));
+  relay.once("error", () => socket.destroy());
+  relay.once("exit", () => socket.destroy());
+  return { input: stdout, output: socket };
+}
+
+function both(port: Duplex): Port {
+  return { input: port, output: port };
 }
 
 interface PipeHandle {
@@ -50,7 +78,7 @@ interface PipeBinding {
  * A virtio port polls like a socket, but Node's public classes refuse a character device; its own pipe handle
  * takes it. Undefined where this Node does not give it out.
  */
-export function openAsPipe(path: string): Duplex | undefined {
+export function openAsPipe(path: string, readable: boolean): { socket: Socket; fd: number } | undefined {
   const { binding } = process as unknown as { binding?: (name: string) => unknown };
   if (binding === undefined) return undefined;
   const { Pipe, constants: types } = binding.call(process, "pipe_wrap") as PipeBinding;
@@ -62,8 +90,8 @@ export function openAsPipe(path: string): Duplex | undefined {
     return undefined;
   }
   // The type of the option leaves the handle out.
-  const options = { handle, readable: true, writable: true } as SocketConstructorOpts;
-  return new Socket(options);
+  const options = { handle, readable, writable: true } as SocketConstructorOpts;
+  return { socket: new Socket(options), fd };
 }
 
 /** The way that needs public interfaces only: two `cat` that share the descriptor. */

@@ -11,7 +11,7 @@ import { Zygote } from "./zygote.ts";
 const EMPTY_ENV = {};
 
 export function nodePowers(places: GuestPlaces): Powers {
-  const start = (args: string[], stdio: ("pipe" | "ignore" | "inherit")[]): ChildProcess =>
+  const start = (args: string[], stdio: ("pipe" | "ignore" | "inherit" | number)[]): ChildProcess =>
     spawn(places.helper, args, { stdio, env: EMPTY_ENV, cwd: "/" });
   return {
     nowMs: () => Date.now(),
@@ -28,6 +28,7 @@ export function nodePowers(places: GuestPlaces): Powers {
     },
     startZygote: () => new Zygote(start(["job"], ["pipe", "pipe", "pipe", "pipe"])),
     startRepair: () => start(["repair", places.machineId], ["pipe", "pipe", "inherit"]),
+    startRelay: (deviceFd) => start(["relay"], [deviceFd, "pipe", "inherit"]),
     startInit: (root, cgroup, hostname) =>
       start(["workload-init", root, cgroup, hostname], ["ignore", "pipe", "inherit"]),
     powerOff: () => writeFileSync(places.sysrq, "o"),

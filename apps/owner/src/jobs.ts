@@ -117,7 +117,8 @@ export class Jobs {
       agent_us: body.agent_us,
       stdout_bytes: job.received.stdout,
       stderr_bytes: job.received.stderr,
-      truncated: job.spool.truncated || !complete(),
+      // What a reader missed is the reader's to know; this is output that never came.
+      truncated: !complete(),
     });
   }
 

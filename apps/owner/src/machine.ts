@@ -123,7 +123,6 @@ export class Machine {
   }
 
   async setEnv(entries: readonly string[]): Promise<void> {
-    if (entries.length === 0) return;
     const bytes = encodeMessagePack(entries);
     await this.files.sendBlob(bytes, (id) =>
       this.#link.requests.ask("set_env", { size: bytes.length }, { id }),
@@ -155,6 +154,7 @@ export class Machine {
     for (let round = 0; round < REHEARSALS; round += 1) {
       await this.repair("golden");
       await this.setEnv(["REHEARSAL=1"]);
+      await this.setEnv([]);
       await this.#link.start();
     }
     await this.prepare("golden");

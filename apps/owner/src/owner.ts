@@ -57,7 +57,7 @@ export class Owner implements OwnerLife {
       await machine.resume();
       await machine.repair(hostname);
     } else await machine.prepare(hostname);
-    await machine.setEnv(env);
+    if (env.length > 0) await machine.setEnv(env);
     machine.health.start();
     return { ready_ms: this.#powers.now() - startedAt };
   }

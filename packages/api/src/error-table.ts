@@ -73,6 +73,7 @@ const API_KIND_OF: Readonly<Record<string, ErrorKind>> = {
   guest_lost: "vm_gone",
   reset: "vm_gone",
   lane_timeout: "unresponsive",
+  bad_message: "invalid_input",
   image_missing: "start_failed",
   checkpoint_corrupt: "start_failed",
   boot_timeout: "start_failed",

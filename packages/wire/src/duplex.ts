@@ -1,4 +1,4 @@
-import type { Duplex } from "node:stream";
+import type { Duplex, Readable } from "node:stream";
 import type { Mux, Transport } from "./types.ts";
 
 /** What a transport needs of a Node stream: a socket, one end of a pair, or a pipe handle. */
@@ -60,9 +60,9 @@ export function muxTransport(duplex: DuplexLike): Transport {
 }
 
 /** Feeds a mux or a lane until the duplex is over, for whatever cause. Credit bounds what they keep. */
-export function pump(duplex: DuplexLike, sink: Pick<Mux, "receive" | "lost">): void {
-  duplex.on("data", (chunk: Uint8Array) => sink.receive(chunk));
-  duplex.on("end", () => sink.lost("the peer closed its end"));
-  duplex.on("error", (error: Error) => sink.lost(error.message));
-  duplex.on("close", () => sink.lost("the transport closed"));
+export function pump(source: Pick<Readable, "on">, sink: Pick<Mux, "receive" | "lost">): void {
+  source.on("data", (chunk: Uint8Array) => sink.receive(chunk));
+  source.on("end", () => sink.lost("the peer closed its end"));
+  source.on("error", (error: Error) => sink.lost(error.message));
+  source.on("close", () => sink.lost("the transport closed"));
 }

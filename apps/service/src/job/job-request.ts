@@ -1,4 +1,5 @@
 import { apiFailure, checkEnv, type OwnerParams } from "@capsem/api";
+import { EXEC_LIMITS } from "../limits.ts";
 
 /** What exec, run and stream have in common. */
 export interface Command {
@@ -20,6 +21,7 @@ export interface JobExtras {
 export function jobStartParams(job: string, asked: Command, extras: JobExtras): OwnerParams<"job.start"> {
   const problem = checkEnv(asked.env ?? {});
   if (problem !== null) throw apiFailure("invalid_input", `Cannot set the environment: ${problem}`);
+  checkJobSize(asked);
   const limits = [
     asked.timeout_secs === undefined ? null : asked.timeout_secs * 1000,
     extras.timeLeftMs ?? null,
@@ -38,4 +40,25 @@ export function jobStartParams(job: string, asked: Command, extras: JobExtras): 
     ...(limitMs.length === 0 ? {} : { time_left_ms: Math.min(...limitMs) }),
     ...(extras.terminal === undefined ? {} : { terminal: extras.terminal }),
   };
+}
+
+/** A job's start is one control message: what does not fit goes by stdin, a file, or the VM's own environment. */
+function checkJobSize({ command, argv, env }: Command): void {
+  const bytesOf = (texts: readonly string[]) =>
+    texts.reduce((sum, text) => sum + Buffer.byteLength(text) + 5, 0);
+  const commandBytes = bytesOf(command === undefined ? (argv ?? []) : [command]);
+  if (commandBytes > EXEC_LIMITS.commandBytesMax) {
+    throw apiFailure(
+      "too_large",
+      `Cannot start a job: its command is ${commandBytes} bytes, limit ${EXEC_LIMITS.commandBytesMax}; send it by stdin (bash -s) or in a file`,
+    );
+  }
+  const wholeBytes =
+    commandBytes + bytesOf(Object.entries(env ?? {}).map(([key, value]) => `${key}=${value}`));
+  if (wholeBytes > EXEC_LIMITS.jobBytesMax) {
+    throw apiFailure(
+      "too_large",
+      `Cannot start a job: command and environment are ${wholeBytes} bytes, limit ${EXEC_LIMITS.jobBytesMax}; give the environment when the VM is created, or in a file`,
+    );
+  }
 }

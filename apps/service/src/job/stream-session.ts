@@ -1,9 +1,10 @@
 import type { StreamClientMessage } from "@capsem/api";
-import { Failure, ignore, unreachable, within } from "@capsem/base";
+import { Failure, ignore, messageOf, unreachable, within } from "@capsem/base";
 import type { MuxStream } from "@capsem/wire";
 import type { ActContext } from "../act.ts";
 import { errorBody } from "../http/error-body.ts";
 import { STREAM_LIMITS } from "../limits.ts";
+import type { ServiceLog } from "../log/service-log.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
 import { createChunkReader } from "./chunk-reader.ts";
 import { CLOSE_CODES, type FrameSocket } from "./frame-socket.ts";
@@ -16,6 +17,7 @@ export interface StreamParts {
   readonly socket: FrameSocket;
   readonly newJobId: () => string;
   readonly context: ActContext;
+  readonly log: ServiceLog;
 }
 
 type First = Extract<StreamClientMessage, { type: "start" | "attach" }>;
@@ -38,14 +40,15 @@ export async function runStreamSession(parts: StreamParts): Promise<void> {
     stdin = new JobStdin(run, job);
     await socket.send(serverFrame({ type: "started", job_id: job, offset: opened.result.offset }));
     const isOver = { value: false };
-    const sending = sendOutput(parts, job, output).finally(() => {
+    const from = { asked: offset, given: opened.result.offset };
+    const sending = sendOutput(parts, job, output, from).finally(() => {
       isOver.value = true;
     });
     ignore(sending);
     // Whoever ends first decides: the job's end, the client's leaving, a violation.
     await Promise.race([sending, takeInput(parts, job, stdin, isOver)]);
   } catch (thrown) {
-    await refuse(socket, thrown);
+    await refuse(parts, thrown);
   } finally {
     output?.reset("cancelled");
     stdin?.leave();
@@ -82,12 +85,19 @@ async function startJob(parts: StreamParts, start: Extract<First, { type: "start
 }
 
 /** Until the job's end: its output at the client's pace, then how it ended. */
-async function sendOutput(parts: StreamParts, job: string, output: MuxStream): Promise<void> {
+async function sendOutput(
+  parts: StreamParts,
+  job: string,
+  output: MuxStream,
+  from: { readonly asked: number; readonly given: number },
+): Promise<void> {
   const { socket, run } = parts;
   const split = createChunkReader();
+  let reached = from.given;
   try {
     for (let bytes = await output.read(); bytes !== null; bytes = await output.read()) {
       for (const piece of split(bytes)) {
+        reached += piece.bytes.length;
         for (const frame of outputFrames(piece.kind, piece.bytes)) await socket.send(frame);
       }
     }
@@ -102,7 +112,8 @@ async function sendOutput(parts: StreamParts, job: string, output: MuxStream): P
       signal: end.signal,
       timed_out: end.timed_out,
       out_of_memory: end.out_of_memory,
-      truncated: end.truncated,
+      // This client missed something: before its offset was kept, while it was slow, or on the way from the guest.
+      truncated: end.truncated || from.given > from.asked || reached < end.stdout_bytes + end.stderr_bytes,
       agent_us: end.agent_us,
     }),
   );
@@ -160,9 +171,10 @@ async function tolerate(call: Promise<unknown>): Promise<void> {
   }
 }
 
-async function refuse(socket: FrameSocket, thrown: unknown): Promise<void> {
+async function refuse({ socket, log }: StreamParts, thrown: unknown): Promise<void> {
   if (thrown instanceof StreamViolation) return socket.close(thrown.code, thrown.message);
   const body = errorBody(thrown);
+  if (body.error.kind === "internal") log("error", "stream failed", { cause: messageOf(thrown) });
   // A client that is gone needs no answer, and its leaving is what this then reports.
   if (body.error.kind === "cancelled") return socket.close(CLOSE_CODES.failed, "cancelled");
   await Promise.allSettled([socket.send(serverFrame({ type: "error", ...body }))]);

@@ -27,7 +27,7 @@ export function jobRoutes(parts: RouteParts) {
     stream: async ({ params, context, openSocket }): Promise<Answer<"stream">> => {
       await inVm(params.id, context, async (run) => {
         const socket = await openSocket();
-        await runStreamSession({ run, socket, newJobId, context });
+        await runStreamSession({ run, socket, newJobId, context, log: parts.log });
         await socket.closed;
       });
       return { kind: "socket" };

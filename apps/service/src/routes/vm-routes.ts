@@ -12,7 +12,10 @@ export function vmRoutes(parts: RouteParts) {
   return {
     status: async () => json(parts.status()),
     health: async () => json(OK),
-    list: async () => json({ vms: registry.list().map(vmInfoOf) }),
+    list: async () => {
+      await Promise.all(registry.list().map(({ id }) => parts.sampleDisk(id)));
+      return json({ vms: registry.list().map(vmInfoOf) });
+    },
     create: async ({ body, query, context }) => {
       const vm = await lifecycle.create(body, query.hold === true ? { hold: context.signal } : {});
       return query.hold === true ? holdAnswer(parts, vm, context) : json(vmInfoOf(vm));
