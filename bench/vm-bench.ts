@@ -87,7 +87,7 @@ export async function execFigures(): Promise<Figure[]> {
 }
 
 async function transferFigures(vm: Vm): Promise<Figure[]> {
-  const mib = count(64, 8);
+  const mib = count(16, 4);
   const bytes = randomBytes(mib * 1024 * 1024);
   const digest = createHash("sha256").update(bytes).digest("hex");
   const push: number[] = [];

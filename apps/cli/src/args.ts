@@ -34,16 +34,18 @@ export class Args {
     return this.#options.get(name) ?? [];
   }
 
-  number(name: string, min: number, max: number, step?: number): number | undefined {
+  number(name: string, min: number, max: number, step?: number, unit?: string): number | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
     const value = /^[0-9]+(\.[0-9]+)?$/.test(text) ? Number(text) : Number.NaN;
     const fits = value >= min && value <= max && (step === undefined || value % step === 0);
-    const steps = step === undefined ? "" : step === 1 ? ", whole" : `, in steps of ${step}`;
-    if (!fits)
-      throw usageError(
-        `Cannot use --${name} ${JSON.stringify(text)}: a number from ${min} to ${max}${steps} is needed`,
-      );
+    if (!fits) {
+      const steps = step === undefined ? "" : step === 1 ? ", whole" : `, in steps of ${step},`;
+      const of = unit === undefined ? "" : ` of ${unit}`;
+      const range = Number.isFinite(max) ? `from ${min} to ${max}` : `from ${min}`;
+      const what = `a number${of} ${range}${steps}`;
+      throw usageError(`Cannot use --${name} ${JSON.stringify(text)}: ${what} is needed`);
+    }
     return value;
   }
 

@@ -1,3 +1,4 @@
+import { execFileSync, spawn } from "node:child_process";
 import {
   chmodSync,
   existsSync,
@@ -11,7 +12,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { type CliRunner, createCliRunner } from "./testing/cli-runner.ts";
+import { type CliRunner, createCliRunner, endOf } from "./testing/cli-runner.ts";
 
 // Each step starts a program, which on a loaded machine takes its time.
 vi.setConfig({ testTimeout: 60_000 });
@@ -130,13 +131,48 @@ test("cp copies files, folders and streams both ways", async () => {
   expect((await cli.run(["cp", "dev:piped", "-"])).stdout).toBe("from stdin");
 });
 
+test("a command's own exit code wins over what could not come home", async () => {
+  const folder = project();
+  const ran = await cli.run(["run", "--copy", folder, "--copy-back", "ln -s /etc/shadow evil; exit 3"]);
+  expect(ran).toMatchObject({ code: 3, stderr: expect.stringContaining("not copied:\n  evil: ") });
+});
+
+test("cp to a pipe writes through it and leaves it a pipe", async () => {
+  const pipe = join(cli.folder, "pipe");
+  execFileSync("mkfifo", [pipe]);
+  expect((await cli.run(["cp", "-", "dev:through"], { input: "through a pipe" })).code).toBe(0);
+  const reader = spawn("cat", [pipe], { stdio: ["ignore", "pipe", "inherit"] });
+  const read = endOf(reader);
+  expect(await cli.run(["cp", "dev:through", pipe])).toMatchObject({ code: 0, stderr: "" });
+  const kept = statSync(pipe).isFIFO();
+  // A pipe that was replaced has no writer, and its reader no end.
+  if (!kept) reader.kill();
+  expect(kept).toBe(true);
+  expect((await read).stdout).toBe("through a pipe");
+  expect(readdirSync(cli.folder).filter((name) => name.startsWith(".capsem-"))).toEqual([]);
+});
+
+test("cp says which local folder does not exist", async () => {
+  await cli.run(["cp", "-", "dev:here"], { input: "x" });
+  expect(await cli.run(["cp", "dev:here", "no/such/file"])).toMatchObject({
+    code: 1,
+    stderr: 'capsem: Cannot copy to "no/such/file": folder "no" does not exist\n',
+  });
+  expect((await cli.run(["cp", "no/such/file", "dev:x"])).stderr).toBe(
+    'capsem: Cannot copy "no/such/file": folder "no" does not exist\n',
+  );
+  expect((await cli.run(["cp", "nothing", "dev:x"])).stderr).toBe(
+    'capsem: Cannot copy "nothing": it does not exist\n',
+  );
+});
+
 test("cp says what it cannot do", async () => {
   const cases: [string[], number, RegExp][] = [
     [["dev:nothing", "x"], 1, /does not exist/],
     [["a", "b"], 2, /VM:PATH/],
     [["dev:a", "dev:b"], 2, /two VMs/],
     [["/dev/null", "dev:x"], 2, /not a file or folder/],
-    [["/nonexistent", "dev:x"], 1, /ENOENT/],
+    [["/nonexistent", "dev:x"], 1, /does not exist/],
     [["dev:", "-"], 2, /it is a folder/],
   ];
   for (const [args, code, text] of cases) {

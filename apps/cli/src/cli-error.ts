@@ -6,10 +6,10 @@ export function usageError(message: string): Failure {
 }
 
 /** The error object of the API, also for errors of our own. */
-export function errorObjectOf(failure: Failure): { error: Record<string, unknown> } {
+export function errorObjectOf(failure: Failure, reason: string): { error: Record<string, unknown> } {
   const status = "status" in failure && typeof failure.status === "number" ? { status: failure.status } : {};
   const kind = failure.kind === "usage" ? "invalid_input" : failure.kind;
-  return { error: { kind, reason: failure.message, ...status, retryable: failure.retryable } };
+  return { error: { kind, reason, ...status, retryable: failure.retryable } };
 }
 
 /** Errors of the file system and of bugs, as what the user sees. */

@@ -12,19 +12,23 @@ export interface Command {
   readonly words: readonly [number, number];
   /** Words after `--` are a command for the guest. */
   readonly takesCommand?: true;
+  /** It has no JSON form. */
+  readonly isTerminal?: true;
   /** Whose exit codes it has. */
   readonly exits: "job" | "capsem";
   readonly examples: readonly string[];
   readonly load: () => Promise<Handler>;
 }
 
+const INCOMPLETE =
+  "What --copy-back cannot bring home is listed; that is exit code 125 only where the command's own is 0";
 const FORMS = "COMMAND is one string for bash, or words after --";
 
 export const COMMANDS: readonly Command[] = [
   {
     name: "run",
     usage: "run [OPTIONS] COMMAND | run [OPTIONS] -- WORD...",
-    summary: `Run one command in a VM of its own, destroyed at its end. ${FORMS}`,
+    summary: `Run one command in a VM of its own, destroyed at its end. ${FORMS}. ${INCOMPLETE}`,
     options: [
       { name: "copy", value: "DIR", summary: "Copy this folder into /workspace first" },
       { name: "copy-back", summary: "Bring changes in /workspace home into the folder of --copy" },
@@ -37,7 +41,7 @@ export const COMMANDS: readonly Command[] = [
     exits: "job",
     examples: [
       'capsem run "uname -a"',
-      "capsem run --copy . --copy-back -- make test",
+      'capsem run --copy . --copy-back "ls -l > listing.txt"',
       "echo hi | capsem run cat",
     ],
     load: async () => (await import("./command/run.ts")).run,
@@ -90,7 +94,7 @@ export const COMMANDS: readonly Command[] = [
     words: [1, 2],
     takesCommand: true,
     exits: "job",
-    examples: ['capsem exec dev "ls -l"', "capsem exec --user root dev -- apt-get update"],
+    examples: ['capsem exec dev "ls -l"', "capsem exec --user root dev -- ls -l /root"],
     load: async () => (await import("./command/exec.ts")).exec,
   },
   {
@@ -103,6 +107,7 @@ export const COMMANDS: readonly Command[] = [
     ],
     words: [1, 2],
     takesCommand: true,
+    isTerminal: true,
     exits: "job",
     examples: ["capsem shell dev", "capsem shell dev --job job_abcdefghijklmnop"],
     load: async () => (await import("./command/shell.ts")).shell,
@@ -143,7 +148,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "files mkdir",
-    usage: "files mkdir [--parents] VM PATH",
+    usage: "files mkdir [-p] VM PATH",
     summary: "Make a folder",
     options: [{ name: "parents", short: "p", summary: "Make missing parents; one that exists is fine" }],
     words: [2, 2],
@@ -163,7 +168,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "files rm",
-    usage: "files rm [--recursive] VM PATH",
+    usage: "files rm [-r] VM PATH",
     summary: "Remove a file, or a folder with all in it",
     options: [{ name: "recursive", short: "r", summary: "Remove a folder with all in it" }],
     words: [2, 2],
@@ -208,7 +213,7 @@ export const COMMANDS: readonly Command[] = [
     usage: "logs VM [OPTIONS]",
     summary: "Print the logs of a VM",
     options: [
-      { name: "source", value: "NAME", summary: "console (default), guest or owner" },
+      { name: "source", value: "NAME", summary: "console, guest or owner (default: all that have lines)" },
       { name: "tail", value: "N", summary: "Only the last lines" },
       { name: "grep", value: "TEXT", summary: "Only lines with this text" },
     ],

@@ -47,12 +47,3 @@ export function jobOptionsOf(args: Args, env: Powers["env"]): JobOptions {
   if (cwd !== undefined) options.cwd = cwd;
   return options;
 }
-
-export function sizeOf(args: Args): { cpus?: number; memory_gib?: number } {
-  const cpus = args.number("cpus", 1, 64, 1);
-  const memoryGib = args.number("memory", 0.25, 64, 0.25);
-  return {
-    ...(cpus === undefined ? {} : { cpus }),
-    ...(memoryGib === undefined ? {} : { memory_gib: memoryGib }),
-  };
-}

@@ -9,6 +9,8 @@ export interface Context {
   readonly output: Output;
   readonly json: boolean;
   readonly client: () => Promise<Client>;
+  /** Ids of VMs that the user named, with that name: errors speak of the name. */
+  readonly names: Map<string, string>;
 }
 
 /** Returns the exit code. */

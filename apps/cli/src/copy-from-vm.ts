@@ -1,11 +1,13 @@
 import { randomBytes } from "node:crypto";
-import { mkdirSync, realpathSync, renameSync, rmSync, statSync } from "node:fs";
-import { open } from "node:fs/promises";
+import { constants, mkdirSync, realpathSync, renameSync, rmSync, statSync } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { Failure, messageOf } from "@capsem/base";
 import type { Vm } from "@capsem/sdk";
 import { usageError } from "./cli-error.ts";
 import type { Context } from "./context.ts";
 import { counted } from "./copy-to-vm.ts";
+import { checkPlace } from "./local-path.ts";
 import { startProgress } from "./progress.ts";
 import { renderBytes } from "./render.ts";
 import { REPLACING } from "./tree/judge.ts";
@@ -43,12 +45,18 @@ async function copyFile(
   target: string,
   mode: number,
 ): Promise<number> {
-  const { size, body } = await vm.files.readStream(source);
   if (target === "-") {
+    const { body } = await vm.files.readStream(source);
     for await (const part of body) await context.output.print(part);
     return 0;
   }
-  const place = realPlace(placeOf(source, target));
+  const asked = placeOf(source, target);
+  checkPlace(asked);
+  const { size, body } = await vm.files.readStream(source);
+  const found = statSync(asked, { throwIfNoEntry: false });
+  if (found !== undefined && !found.isFile() && !found.isDirectory())
+    return await writeThrough(context, asked, body);
+  const place = realPlace(asked);
   const temporary = join(dirname(place), `.capsem-${randomBytes(8).toString("hex")}`);
   const file = await open(temporary, "wx", mode);
   try {
@@ -65,6 +73,38 @@ async function copyFile(
     await file.close();
     rmSync(temporary, { force: true });
     throw thrown;
+  }
+}
+
+/** A device, pipe or socket is never replaced: what is there gets the bytes. */
+async function writeThrough(
+  context: Context,
+  place: string,
+  body: AsyncIterable<Uint8Array>,
+): Promise<number> {
+  // Not created and not cut: had it become a file meanwhile, that file would be somebody's.
+  const file = await open(place, constants.O_WRONLY | constants.O_NOCTTY);
+  try {
+    if ((await file.stat()).isFile())
+      throw new Failure("file_failed", `Cannot copy to ${JSON.stringify(place)}: it was replaced meanwhile`);
+    let bytes = 0;
+    for await (const part of counted(context, body, null)) {
+      await writeAll(file, part, place);
+      bytes += part.length;
+    }
+    if (context.json) await context.output.json({ path: place, bytes });
+    return 0;
+  } finally {
+    await file.close();
+  }
+}
+
+async function writeAll(file: FileHandle, part: Uint8Array, place: string): Promise<void> {
+  try {
+    for (let at = 0; at < part.length; ) at += (await file.write(part, at)).bytesWritten;
+  } catch (cause) {
+    const code = cause instanceof Error && "code" in cause ? String(cause.code) : messageOf(cause);
+    throw new Failure("file_failed", `Cannot write ${JSON.stringify(place)}: ${code}`, { cause });
   }
 }
 

@@ -3,6 +3,7 @@ import { basename, posix, resolve } from "node:path";
 import { CapsemError, type Vm } from "@capsem/sdk";
 import { usageError } from "./cli-error.ts";
 import type { Context } from "./context.ts";
+import { sourceMissing } from "./local-path.ts";
 import { startProgress } from "./progress.ts";
 import { printable, renderBytes } from "./render.ts";
 import { packTree } from "./tree/pack.ts";
@@ -18,7 +19,8 @@ export async function copyToVm(context: Context, vm: Vm, source: string, target:
     return await done(context, target, bytes);
   }
   // A link that the user names is followed, those below it are not.
-  const stat = statSync(source);
+  const stat = statSync(source, { throwIfNoEntry: false });
+  if (stat === undefined) throw sourceMissing(source);
   if (!stat.isFile() && !stat.isDirectory())
     throw usageError(`Cannot copy ${JSON.stringify(source)}: it is not a file or folder`);
   const contentsOnly = /(^|\/)\.\/?$/.test(source);

@@ -24,7 +24,8 @@ function overview(commands: readonly Command[]): string {
     "",
     ...table(rows),
     "",
-    "capsem help COMMAND tells more. Every command takes --json.",
+    "capsem help COMMAND tells more. Every command but shell takes --json.",
+    "Wrong usage is exit code 2, and 125 for run, exec and shell, whose exit code is the command's.",
     "",
   ].join("\n");
 }
@@ -39,7 +40,9 @@ function details(command: Command): string {
   const usages = command.usage
     .split(" | ")
     .map((usage, at) => `${at === 0 ? "Usage: " : "       "}capsem ${usage}`);
-  const options = [...(command.options ?? []), ...COMMON_OPTIONS];
+  const options = [...(command.options ?? []), ...COMMON_OPTIONS].filter(
+    (option) => option.name !== "json" || command.isTerminal !== true,
+  );
   const names = command.aliases === undefined ? [] : [`Also: ${command.aliases.join(", ")}`, ""];
   return [
     ...usages,

@@ -2,6 +2,7 @@ import { Failure } from "@capsem/base";
 import { errorObjectOf, toFailure } from "./cli-error.ts";
 import type { Command } from "./command-table.ts";
 import type { Context } from "./context.ts";
+import { textOfFailure } from "./error-text.ts";
 import { exitOfFailure } from "./exit-code.ts";
 import { Output } from "./output.ts";
 import { parse } from "./parse.ts";
@@ -11,6 +12,7 @@ import { nodePowers } from "./powers-node.ts";
 async function main(argv: readonly string[], powers: Powers): Promise<number> {
   const output = new Output(powers);
   const asked = optionsOf(argv);
+  const names = new Map<string, string>();
   let exits: Command["exits"] = ["run", "exec", "shell"].includes(
     argv.find((word) => !word.startsWith("-")) ?? "",
   )
@@ -26,11 +28,12 @@ async function main(argv: readonly string[], powers: Powers): Promise<number> {
     const { command, args } = parsed;
     exits = command.exits;
     const handler = await command.load();
-    return await handler(contextOf(powers, output, args.flag("json")), args);
+    return await handler(contextOf(powers, output, args.flag("json"), names), args);
   } catch (thrown) {
     const failure = toFailure(thrown);
-    if (asked.includes("--json")) await output.json(errorObjectOf(failure));
-    else await output.say(failure.message);
+    const text = textOfFailure(failure, names);
+    if (asked.includes("--json")) await output.json(errorObjectOf(failure, text));
+    else await output.say(text);
     if (failure.detail !== undefined && powers.env.CAPSEM_DEBUG === "1")
       await output.error(`${failure.detail}\n`);
     return exitOfFailure(failure.kind, exits);
@@ -43,11 +46,12 @@ function optionsOf(argv: readonly string[]): readonly string[] {
   return end < 0 ? argv : argv.slice(0, end);
 }
 
-function contextOf(powers: Powers, output: Output, json: boolean): Context {
+function contextOf(powers: Powers, output: Output, json: boolean, names: Map<string, string>): Context {
   return {
     powers,
     output,
     json,
+    names,
     client: async () => {
       const { connect } = await import("./connect.ts");
       return await connect(powers, output);

@@ -40,17 +40,38 @@ test("help is asked for in every usual way", () => {
   expect(told("help", "files", "ls")).toBe("help files list");
 });
 
+test("--json before a command, alone or twice, never recurses without end", () => {
+  expect(told("--json")).toBe("help null");
+  expect(told("--json", "--json", "list")).toBe("list ");
+  expect(told("--json", "files", "ls", "dev")).toBe("files list dev");
+  expect(told("--json", "help")).toBe("help null");
+  expect(told("help", "--json")).toBe("help null");
+  expect(told("--json", "--version")).toBe("version ");
+  const parsed = parse(["--json", "--json", "list"]);
+  expect(parsed.kind === "run" && parsed.args.flag("json")).toBe(true);
+});
+
+test("help shows what works: short options, exit codes, no --json of a shell", () => {
+  expect(helpOf("shell")).not.toContain("--json");
+  expect(helpOf("files mkdir")).toContain("files mkdir [-p] VM PATH");
+  expect(helpOf("files rm")).toContain("files rm [-r] VM PATH");
+  expect(helpOf(null)).toContain("Wrong usage is exit code 2, and 125 for run, exec and shell");
+  expect(helpOf("run")).toContain("--copy-back cannot bring");
+  for (const command of COMMANDS) expect(helpOf(command.name)).not.toMatch(/apt-get update|make test/);
+});
+
 const WRONG: [string[], RegExp][] = [
-  [["lisst"], /did you mean "list"/],
-  [["rnu", "x"], /did you mean "run"/],
-  [["service", "strat"], /did you mean "service start"/],
+  [["lisst"], /did you mean "list"\?/],
+  [["rnu", "x"], /did you mean "run"\?/],
+  [["service", "strat"], /did you mean "service start"\?/],
   [["zzzzzz"], /see capsem help/],
-  [["help", "lisst"], /did you mean "list"/],
+  [["help", "lisst"], /did you mean "list"\?/],
   [["--frob"], /a command comes first/],
-  [["run", "--tmeout", "5", "x"], /did you mean --timeout/],
+  [["run", "--tmeout", "5", "x"], /did you mean --timeout\?/],
   [["run", "ls", "-l"], /after --/],
   [["run", "a", "b"], /one string, or its words after --/],
   [["list", "x"], /usage is capsem list/],
+  [["run", "a", "b"], /^Cannot use run: /],
   [["run", "--timeout"], /needs SECS/],
   [["run", "--timeout", "--", "x"], /needs SECS/],
   [["run", "--json=yes", "x"], /takes none/],

@@ -11,16 +11,16 @@ export type Parsed =
 
 /** Options may stand anywhere before `--`. */
 export function parse(argv: readonly string[]): Parsed {
-  const [first, second] = argv;
+  // Options of every command may come before it.
+  const at = argv.findIndex((word) => !isCommonFlag(word));
+  const leading = at < 0 ? argv : argv.slice(0, at);
+  const words = argv.slice(leading.length);
+  const [first, second] = words;
   if (first === undefined || first === "--help" || first === "-h") return { kind: "help", topic: null };
-  if (first === "help") return { kind: "help", topic: topicOf(argv.slice(1)) };
-  if (first === "--version" || first === "-v") return parse(["version", ...argv.slice(1)]);
-  if (first.startsWith("-")) {
-    // A common option may come before the command.
-    if (COMMON_OPTIONS.some((option) => `--${option.name}` === first))
-      return parse([...argv.slice(1, 2), first, ...argv.slice(2)]);
+  if (first === "help") return { kind: "help", topic: topicOf(words.slice(1)) };
+  if (first === "--version" || first === "-v") return parse(["version", ...leading, ...words.slice(1)]);
+  if (first.startsWith("-"))
     throw usageError(`Cannot use option ${first}: a command comes first, see capsem help`);
-  }
   const pair = second === undefined ? undefined : findCommand(`${first} ${second}`);
   const command = pair ?? findCommand(first);
   if (command === undefined) {
@@ -31,7 +31,11 @@ export function parse(argv: readonly string[]): Parsed {
     }
     throw unknown(first);
   }
-  return parseCommand(command, argv.slice(pair === undefined ? 1 : 2));
+  return parseCommand(command, [...leading, ...words.slice(pair === undefined ? 1 : 2)]);
+}
+
+function isCommonFlag(word: string): boolean {
+  return word !== "--help" && COMMON_OPTIONS.some((option) => word === `--${option.name}`);
 }
 
 export function findCommand(name: string): Command | undefined {
@@ -46,7 +50,7 @@ export function unknown(name: string): Error {
   const names = COMMANDS.flatMap((command) => [command.name, ...(command.aliases ?? [])]);
   const groups = names.flatMap((each) => (each.includes(" ") ? [each.split(" ")[0] ?? ""] : []));
   const near = suggest(name, [...new Set([...names, ...groups])]);
-  const hint = near === null ? "see capsem help" : `did you mean ${JSON.stringify(near)}`;
+  const hint = near === null ? "see capsem help" : `did you mean ${JSON.stringify(near)}?`;
   return usageError(`Cannot find command ${JSON.stringify(name)}: ${hint}`);
 }
 
@@ -110,7 +114,7 @@ function unknownOption(command: Command, name: string, known: readonly Option[])
     name,
     known.map((option) => `--${option.name}`),
   );
-  if (near !== null) return usageError(`Cannot use option ${name}: did you mean ${near}`);
+  if (near !== null) return usageError(`Cannot use option ${name}: did you mean ${near}?`);
   const hint =
     command.takesCommand === true ? "words of the command go after --" : `see capsem help ${command.name}`;
   return usageError(`Cannot use option ${name}: ${hint}`);
@@ -120,6 +124,6 @@ function checkWords(command: Command, words: readonly string[], rest: readonly s
   const [min, max] = command.words;
   if (words.length >= min && words.length <= max) return;
   if (words.length > max && command.takesCommand === true && rest === null)
-    throw usageError(`Cannot run ${command.name}: give the command as one string, or its words after --`);
-  throw usageError(`Cannot run ${command.name}: usage is capsem ${command.usage}`);
+    throw usageError(`Cannot use ${command.name}: give the command as one string, or its words after --`);
+  throw usageError(`Cannot use ${command.name}: usage is capsem ${command.usage}`);
 }

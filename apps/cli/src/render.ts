@@ -1,5 +1,9 @@
-/** Columns padded to their widest cell; two spaces between. */
-export function renderTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+/** Columns padded to their widest cell; two spaces between. Lines that are longer than `lineMax` are cut. */
+export function renderTable(
+  head: readonly string[],
+  rows: readonly (readonly string[])[],
+  lineMax = Number.POSITIVE_INFINITY,
+): string {
   const all = [head, ...rows];
   const widths = head.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
   const line = (row: readonly string[]) =>
@@ -7,7 +11,12 @@ export function renderTable(head: readonly string[], rows: readonly (readonly st
       .map((cell, at) => cell.padEnd(widths[at] ?? 0))
       .join("  ")
       .trimEnd();
-  return all.map((row) => `${line(row)}\n`).join("");
+  return all.map((row) => `${cut(line(row), lineMax)}\n`).join("");
+}
+
+function cut(line: string, charsMax: number): string {
+  const chars = line.length <= charsMax ? [] : [...line];
+  return chars.length <= charsMax ? line : `${chars.slice(0, charsMax - 3).join("")}...`;
 }
 
 export function renderPairs(pairs: readonly (readonly [string, string])[]): string {

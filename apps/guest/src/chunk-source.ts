@@ -41,6 +41,18 @@ export class ChunkSource {
     while ((await this.next()) !== null);
   }
 
+  /** Everything to the end, or undefined as soon as it is more than `bytesMax`. */
+  async takeAll(bytesMax: number): Promise<Buffer | undefined> {
+    const parts: Buffer[] = [];
+    let length = 0;
+    for (let chunk = await this.next(); chunk !== null; chunk = await this.next()) {
+      parts.push(chunk);
+      length += chunk.length;
+      if (length > bytesMax) return undefined;
+    }
+    return Buffer.concat(parts);
+  }
+
   /** The first `bytesMax` bytes of all that comes; the rest is thrown away. */
   async gather(bytesMax: number): Promise<Buffer> {
     const parts: Buffer[] = [];

@@ -25,6 +25,8 @@ export const GUEST_LIMITS = {
   rendezvousWaitingMax: 64,
   /** One report of the helper about a file. Removing a large tree under emulation is the slowest. */
   fileReportTimeoutMs: 120_000,
+  /** A listing by the workload's own find, which may be anything. */
+  captureTimeoutMs: 30_000,
   /** A tool that has all its input, or whose output is read, still writes a large tree to the disk. */
   toolEndTimeoutMs: 600_000,
   /** What tar or the helper says about an error. */

@@ -56,8 +56,12 @@ export class Tool {
   capture(args: readonly string[], cwd: string, bytesMax: number): Promise<ToolEnd & { bytes: Buffer }> {
     return this.run(args, cwd, async (zygote, end) => {
       zygote.stdin.end();
-      const bytes = await zygote.stdout.gather(bytesMax + 1);
-      if (bytes.length > bytesMax) throw guestFailure("too_large", "Cannot list: the listing is too large");
+      const taking = zygote.stdout.takeAll(bytesMax);
+      ignore(taking);
+      const bytes = await within(taking, GUEST_LIMITS.captureTimeoutMs, () =>
+        guestFailure("file_failed", "Cannot list: the workload's own find did not end"),
+      );
+      if (bytes === undefined) throw guestFailure("too_large", "Cannot list: the listing is too large");
       return { bytes, ...(await end()) };
     });
   }

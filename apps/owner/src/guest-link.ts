@@ -30,6 +30,8 @@ export interface GuestLinkOptions {
   onMessage(message: GuestMessage): void;
   /** The agent that ran before is gone; what it had open ends with this cause. */
   onAgentLost(cause: Failure): void;
+  /** A lane ended by itself while the guest runs: a violation of its rules, or a lost device. */
+  onLaneEnd(lane: "control" | "bulk"): void;
 }
 
 /** The two lanes of an owner and the control stream on them: one generation at a time. */
@@ -39,6 +41,7 @@ export class GuestLink {
   readonly #control: HostControlLane;
   readonly #bulk: HostDataLane;
   #generation = 0;
+  #isOver = false;
   #instance: string | null = null;
   #bulkMux: Mux | null = null;
   #send: ((message: HostMessage) => Promise<void>) | null = null;
@@ -67,12 +70,14 @@ export class GuestLink {
   async start(): Promise<GuestBody<"ready">> {
     this.#generation += 1;
     const generation = this.#generation;
-    this.requests.disconnect(new Failure("lane_lost", "Cannot go on: the guest lanes are starting again"));
+    this.requests.disconnect(new Failure("guest_lost", "Cannot go on: the guest lanes are starting again"));
     this.#ready = freshReady();
     const timeoutMs = this.#options.helloTimeoutMs;
     const markers = { bulk: this.#options.random(32), traffic: this.#options.random(32) };
     const lanes = { control: this.#control, bulk: this.#bulk };
     const { control, bulk } = await startHostLanes(lanes, { generation, markers });
+    this.#watch("control", control.mux, generation);
+    this.#watch("bulk", bulk.mux, generation);
     this.#bulkMux = bulk.mux;
     if (this.#instance !== null && this.#instance !== control.hello.agent_instance) {
       this.#options.onAgentLost(
@@ -102,9 +107,19 @@ export class GuestLink {
 
   /** The hypervisor ended: everything that waits ends with `cause`. */
   lose(cause: Failure): void {
+    this.#isOver = true;
     this.requests.disconnect(cause);
     this.#ready.reject(cause);
-    this.#options.onAgentLost(cause);
+  }
+
+  /** The end of a mux that is still the current one was nobody's wish here. */
+  #watch(lane: "control" | "bulk", mux: Mux, generation: number): void {
+    void mux.ended.then(({ kind, message }) => {
+      // "lost" is the transport's end: the hypervisor's own end follows and says why.
+      if (this.#isOver || kind === "lost" || generation !== this.#generation) return;
+      this.#options.log("warning", "lane ended", { lane, kind, message });
+      this.#options.onLaneEnd(lane);
+    });
   }
 
   #accept(stream: MuxStream): void {

@@ -1,5 +1,5 @@
 import type { SpawnPlan } from "@capsem/api";
-import { Failure, ignore } from "@capsem/base";
+import { Failure, ignore, messageOf } from "@capsem/base";
 import {
   type Hypervisor,
   joinDisk,
@@ -30,6 +30,7 @@ export class Machine {
   readonly #hypervisor: Hypervisor;
   readonly #link: GuestLink;
   #ending = false;
+  #isAgentLost = false;
 
   private constructor(plan: SpawnPlan, powers: OwnerPowers, hypervisor: Hypervisor) {
     this.#plan = plan;
@@ -42,7 +43,8 @@ export class Machine {
       log: powers.log,
       helloTimeoutMs: plan.kind === "fork" ? OWNER_LIMITS.requestTimeoutMs : OWNER_LIMITS.coldBootTimeoutMs,
       onMessage: (message) => this.#onMessage(message),
-      onAgentLost: (cause) => this.jobs.lose(cause),
+      onAgentLost: (cause) => this.#loseAgent(cause),
+      onLaneEnd: (lane) => this.#restartLanes(`the ${lane} lane ended`),
     });
     this.jobs = new Jobs(this.#link, `${plan.folder}/jobs`, powers);
     this.files = new Files(this.#link);
@@ -56,7 +58,11 @@ export class Machine {
       powers.log("warning", "hypervisor", { text: Buffer.from(chunk).toString("utf8").slice(0, 2000) }),
     );
     ignore(
-      hypervisor.ended.then(() => this.#link.lose(new Failure("guest_lost", "Cannot go on: the VM ended"))),
+      hypervisor.ended.then(() => {
+        const cause = new Failure("guest_lost", "Cannot go on: the VM ended");
+        this.#link.lose(cause);
+        this.jobs.lose(cause);
+      }),
     );
   }
 
@@ -86,6 +92,11 @@ export class Machine {
     return this.#hypervisor.ended;
   }
 
+  /** The guest agent was lost, and the VM ended for it. */
+  get isAgentLost(): boolean {
+    return this.#isAgentLost;
+  }
+
   /** An end that was asked for. */
   get ending(): boolean {
     return this.#ending;
@@ -93,12 +104,24 @@ export class Machine {
 
   /** Until the guest agent answers. */
   async wake(): Promise<void> {
-    if (this.#plan.kind === "fork") await restore(this.#hypervisor, OWNER_LIMITS.restoreTimeoutMs);
+    if (this.#plan.kind === "fork") await this.#restore();
     await joinDisk(this.#hypervisor);
     await resume(this.#hypervisor);
     const ready = await this.#link.start();
     this.#powers.log("info", "guest agent ready", { ...ready });
     this.#watchAgent();
+  }
+
+  /** A golden that does not load is a corrupt one, whatever QEMU says of it. */
+  async #restore(): Promise<void> {
+    try {
+      await restore(this.#hypervisor, OWNER_LIMITS.restoreTimeoutMs);
+    } catch (cause) {
+      throw new Failure("checkpoint_corrupt", "Cannot restore the golden: it does not load", {
+        cause,
+        detail: messageOf(cause),
+      });
+    }
   }
 
   /** Clock, entropy and names first, then the disk; what a claim does again for a VM that waited in a pool. */
@@ -217,16 +240,33 @@ export class Machine {
   #watchAgent(): void {
     let wasClosed = false;
     onPortChange(this.#hypervisor, (port, open) => {
-      if (port !== "control" || this.#ending) return;
+      if (port !== "control") return;
       // A restored machine reports the port that stands open once more: only a close makes an open news.
       if (!open) wasClosed = true;
       if (!open || !wasClosed) return;
       wasClosed = false;
-      this.#powers.log("warning", "guest agent opened its control port again");
-      this.#link.start().catch((cause: unknown) => {
-        this.#powers.log("error", "guest agent did not come back", { cause: String(cause) });
-      });
+      this.#restartLanes("the guest agent opened its control port again");
     });
+  }
+
+  #restartLanes(why: string): void {
+    if (this.#ending || this.#isAgentLost) return;
+    this.#powers.log("warning", "lanes start again", { why });
+    this.#link.start().catch((cause: unknown) => {
+      this.#powers.log("error", "lanes did not start again", { cause: String(cause) });
+      this.#loseAgent(new Failure("guest_lost", "Cannot go on: the guest agent does not answer"));
+    });
+  }
+
+  /**
+   * Another agent than before, or none: the workload died with the old one and its disk is half mounted. There is
+   * nothing to go on with, so the VM ends here and says why; a retained one starts again from its disk.
+   */
+  #loseAgent(cause: Failure): void {
+    this.jobs.lose(cause);
+    if (this.#ending || this.#isAgentLost || this.#hypervisor.qmp.isOver) return;
+    this.#isAgentLost = true;
+    this.#hypervisor.kill();
   }
 
   #onMessage(message: GuestMessage): void {

@@ -38,7 +38,8 @@ export class Owner implements OwnerLife {
       const end = await this.#machine.ended;
       this.#up.reject(new Failure("guest_lost", "Cannot start the VM: it ended"));
       if (this.#machine.ending) return { reason: null, detail: "" };
-      return { reason: endReason(end), detail: describeEnd(end) };
+      const reason = this.#machine.isAgentLost ? "guest_agent_lost" : endReason(end);
+      return { reason, detail: describeEnd(end) };
     } catch (cause) {
       this.#up.reject(cause);
       this.#machine?.kill();

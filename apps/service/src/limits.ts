@@ -10,6 +10,11 @@ export const HTTP_LIMITS = {
   treeBodyBytesMax: 10 * GIB,
   headerBytesMax: 16 * KIB,
   headersTimeoutMs: 10_000,
+  /** An idle connection is closed, so that the limit below is not used up by clients that sleep. */
+  keepAliveTimeoutMs: 60_000,
+  connectionsCheckMs: 2_000,
+  /** An upload that sends nothing for so long is given up. */
+  uploadIdleMs: 120_000,
   connectionsMax: 512,
   /** What a refused upload may still send before its connection is cut: lets the client read the answer. */
   refusedBodyBytesMax: 1 * MIB,
@@ -50,6 +55,8 @@ export const TIMES = {
   killTimeoutMs: 4_000,
   /** Calls that wait for no work in the guest. */
   callTimeoutMs: 10_000,
+  /** After an owner's channel broke, until its end is known. */
+  lostTimeoutMs: 5_000,
   claimTimeoutMs: 15_000,
   /** A prepared VM answers its claim in a fraction of this; a frozen one must not hold up the create. */
   slotClaimTimeoutMs: 3_000,
@@ -76,7 +83,9 @@ export const VM_LIMITS = {
   memoryGibMin: 0.25,
   /** First user id of a VM where the service runs as root. */
   uidBase: 200_000,
-  uidSlots: 4_096,
+  uidSlots: 256,
+  /** A home's VMs have one range of that many ids. */
+  uidRanges: 8_192,
   removeTries: 3,
 } as const;
 

@@ -50,7 +50,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const startedAt = new Date(powers.nowMs()).toISOString();
   const registry = new Registry(layout, options.writeRecord);
   await recover({ layout, powers, registry, log });
-  const starter = new OwnerStarter(powers, machinery, new UidSlots(powers.uid));
+  const starter = new OwnerStarter(powers, machinery, new UidSlots(powers.uid, layout.home));
   const goldens = new GoldenBook({ layout, powers, machinery, starter, log });
   const launcher = new Launcher(layout, machinery, goldens, starter);
   const quota = new Quota(powers, settings, layout);

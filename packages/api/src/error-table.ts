@@ -59,6 +59,9 @@ export function toApiFailure(thrown: unknown): Failure<ErrorKind> {
       });
     }
   }
+  if (thrown instanceof Error && "code" in thrown && thrown.code === "ENOSPC") {
+    return new Failure("disk_full", "Cannot finish the request: the disk is full", { cause: thrown });
+  }
   const detail = thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown);
   return new Failure("internal", "Cannot finish the request: an internal error was logged", {
     cause: thrown,

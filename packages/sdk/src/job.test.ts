@@ -93,6 +93,13 @@ test("a command that the VM does not have fails with its kind", async () => {
   await expect(job).rejects.toMatchObject({ kind: "command_not_found" });
 });
 
+test("a start over the limit of a frame opens no stream and leaves no rejection behind", () => {
+  const before = service.seen.length;
+  const env = { A: "x".repeat(300_000) };
+  expect(() => client.vm("vm_aaaaaaaaaaaaaaaa").stream({ command: "true", env })).toThrow(/limit 262144/);
+  expect(service.seen.slice(before)).toEqual([]);
+});
+
 test("a refused upgrade is the service's error", async () => {
   await expect(client.vm("vm_aaaaaaaaaaaaaaaa").stream({ command: "true" })).rejects.toMatchObject({
     kind: "vm_not_found",

@@ -44,13 +44,16 @@ export class Job implements AsyncIterable<JobChunk>, PromiseLike<JobExit> {
   #sending: Promise<void> = Promise.resolve();
 
   /** `kick` signals a started job beside the stream, where no stdin that the guest does not read is in the way. */
-  constructor(socket: Promise<TransportSocket>, first: First, kick: Kick, options: CallOptions) {
-    this.#socket = socket;
+  constructor(open: () => Promise<TransportSocket>, first: First, kick: Kick, options: CallOptions) {
+    // Before the socket: a first frame that cannot be sent must leave no connection that nobody waits for.
+    const frame = encodeMessage(first);
+    this.#socket = open();
+    ignore(this.#socket);
     this.#kick = kick;
     this.#signal = options.signal;
     ignore(this.#started.promise);
     ignore(this.#exit.promise);
-    ignore(this.#post(encodeMessage(first)));
+    ignore(this.#post(frame));
     ignore(this.#drive());
     if (this.#signal?.aborted) this.#onAbort();
     else this.#signal?.addEventListener("abort", this.#onAbort, { once: true });

@@ -23,7 +23,7 @@ export function encodeMessage(message: StreamClientMessage): Uint8Array {
   if (json.length + 1 > STREAM_FRAME_BYTES_MAX)
     throw new CapsemError(
       "too_large",
-      `Cannot send ${message.type}: ${json.length} bytes are over the limit of a frame`,
+      `Cannot send ${message.type}: its frame is ${json.length + 1} bytes, limit ${STREAM_FRAME_BYTES_MAX}`,
     );
   return encode(CLIENT_JSON, json);
 }

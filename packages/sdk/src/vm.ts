@@ -83,9 +83,9 @@ export function createVm(transport: Transport, id: string): Vm {
         { timeoutMs: execTimeoutMs(body.timeout_secs), ...options },
       ),
     stream: ({ kind, ...request }, options = {}) =>
-      new Job(openSocket(options), { ...request, type: "start", kind: kind ?? "exec" }, kick, options),
+      new Job(() => openSocket(options), { ...request, type: "start", kind: kind ?? "exec" }, kick, options),
     attach: (jobId, offset, options = {}) =>
-      new Job(openSocket(options), { type: "attach", job_id: jobId, offset }, kick, options),
+      new Job(() => openSocket(options), { type: "attach", job_id: jobId, offset }, kick, options),
     jobs: async (options) => (await operation(transport, "jobs")({ params }, options)).jobs,
     jobOutput: async function* (job, { offset, follow, ...options } = {}) {
       const query = { offset, follow };

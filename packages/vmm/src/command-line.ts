@@ -124,7 +124,8 @@ function disks(options: CommandLineOptions): string[] {
   return [
     ...sets.flatMap((set) => ["-add-fd", set]),
     ...["-blockdev", readOnly(root.node, DESCRIPTOR_SET.root), "-device", disk(root)],
-    ...["-blockdev", placeholder, "-device", disk(own)],
+    // A full host disk is the guest's error to see: by default QEMU would pause the VM for good.
+    ...["-blockdev", placeholder, "-device", `${disk(own)},werror=report,rerror=report`],
     ...["-blockdev", readOnly(agent.node, DESCRIPTOR_SET.agent), "-device", disk(agent)],
   ];
 }

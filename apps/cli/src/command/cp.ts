@@ -11,8 +11,7 @@ export const cp: Handler = async (context, args) => {
     throw usageError("Cannot copy between two VMs: copy to this machine first");
   if (source.vm === null && target.vm === null)
     throw usageError("Cannot copy: one of the two must be VM:PATH; ./ before a local name with a colon");
-  const client = await context.client();
-  const vm = await findVm(client, source.vm ?? target.vm ?? "");
+  const vm = await findVm(context, source.vm ?? target.vm ?? "");
   if (source.vm !== null) return await copyFromVm(context, vm, source.path, target.path);
   return await copyToVm(context, vm, source.path, target.path);
 };

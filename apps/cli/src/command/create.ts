@@ -1,18 +1,21 @@
 import { NAME_PATTERN } from "@capsem/base";
 import { usageError } from "../cli-error.ts";
-import { envOf, sizeOf } from "../command-words.ts";
+import { envOf } from "../command-words.ts";
 import type { Handler } from "../context.ts";
+import { sizeOf, withSizeLimits } from "../vm-size.ts";
 
 export const create: Handler = async ({ client, output, powers, json }, args) => {
   const name = args.text("name");
   if (name !== undefined) checkName(name);
   const env = envOf(args, powers.env);
+  const size = sizeOf(args);
   const request = {
     ...(name === undefined ? {} : { name }),
     ...(env === undefined ? {} : { env }),
-    ...sizeOf(args),
+    ...size,
   };
-  const info = await (await client()).vms.create(request);
+  const service = await client();
+  const info = await withSizeLimits(service, size, service.vms.create(request));
   await (json ? output.json(info) : output.line(info.id));
   return 0;
 };

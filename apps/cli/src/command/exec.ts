@@ -3,15 +3,17 @@ import { commandOf, jobOptionsOf } from "../command-words.ts";
 import type { Handler } from "../context.ts";
 import { watchInterrupts } from "../interrupts.ts";
 import { followJob } from "../job-follow.ts";
+import { checkJobSize } from "../job-size.ts";
 import { findVm } from "../vm-name.ts";
 
 const SIGINT = 2;
 
 export const exec: Handler = async (context, args) => {
   const command = commandOf(args, 1);
-  if (command === null) throw usageError("Cannot run exec: the command is missing, see capsem help exec");
+  if (command === null) throw usageError("Cannot use exec: the command is missing, see capsem help exec");
   const options = jobOptionsOf(args, context.powers.env);
-  const vm = await findVm(await context.client(), args.word(0));
+  checkJobSize({ ...command, ...options });
+  const vm = await findVm(context, args.word(0));
   const forwardsStdin = !context.powers.stdin.isTerminal;
   const job = vm.stream({ ...command, ...options, stdin: forwardsStdin });
   const killed = new AbortController();

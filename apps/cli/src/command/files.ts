@@ -49,8 +49,8 @@ async function change(context: Context, args: Args, act: (vm: Vm) => Promise<voi
   return 0;
 }
 
-async function vmOf({ client }: Context, args: Args): Promise<Vm> {
-  return await findVm(await client(), args.word(0));
+async function vmOf(context: Context, args: Args): Promise<Vm> {
+  return await findVm(context, args.word(0));
 }
 
 function lineOf(info: FileInfo): string {

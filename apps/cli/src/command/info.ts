@@ -2,8 +2,8 @@ import type { Handler } from "../context.ts";
 import { printable, renderBytes, renderPairs } from "../render.ts";
 import { findVm } from "../vm-name.ts";
 
-export const info: Handler = async ({ client, output, json }, args) => {
-  const vm = await (await findVm(await client(), args.word(0))).info();
+export const info: Handler = async ({ client, names, output, json }, args) => {
+  const vm = await (await findVm({ client, names }, args.word(0))).info();
   if (json) {
     await output.json(vm);
     return 0;

@@ -5,21 +5,25 @@ import type { Args } from "../args.ts";
 import { usageError } from "../cli-error.ts";
 import type { Handler } from "../context.ts";
 import { exitOfJob } from "../exit-code.ts";
+import { PLAIN_COLUMNS } from "../limits.ts";
 import { OutputCollector } from "../output-collector.ts";
 import { printable, renderTable } from "../render.ts";
 import { findVm } from "../vm-name.ts";
 
-export const list: Handler = async ({ client, output, json }, args) => {
-  const jobs = await (await findVm(await client(), args.word(0))).jobs();
+export const list: Handler = async ({ client, names, output, powers, json }, args) => {
+  const jobs = await (await findVm({ client, names }, args.word(0))).jobs();
   if (json) await output.json({ jobs });
-  else await output.print(renderTable(["ID", "STATE", "EXIT", "STARTED", "COMMAND"], jobs.map(rowOf)));
+  else {
+    const columns = powers.stdout.size()?.cols ?? PLAIN_COLUMNS;
+    await output.print(renderTable(["ID", "STATE", "EXIT", "STARTED", "COMMAND"], jobs.map(rowOf), columns));
+  }
   return 0;
 };
 
-export const output: Handler = async ({ client, output: out, json }, args) => {
+export const output: Handler = async ({ client, names, output: out, json }, args) => {
   const id = jobIdOf(args);
   const offset = args.number("offset", 0, Number.MAX_SAFE_INTEGER, 1);
-  const vm = await findVm(await client(), args.word(0));
+  const vm = await findVm({ client, names }, args.word(0));
   const streams = { stdout: new OutputCollector(), stderr: new OutputCollector() };
   const where = { follow: args.flag("follow"), ...(offset === undefined ? {} : { offset }) };
   for await (const { stream, data } of vm.jobOutput(id, where)) {
@@ -31,10 +35,10 @@ export const output: Handler = async ({ client, output: out, json }, args) => {
   return 0;
 };
 
-export const signal: Handler = async ({ client, output: out, json }, args) => {
+export const signal: Handler = async ({ client, names, output: out, json }, args) => {
   const number = signalOf(args.word(2));
   const id = jobIdOf(args);
-  await (await findVm(await client(), args.word(0))).signalJob(id, number);
+  await (await findVm({ client, names }, args.word(0))).signalJob(id, number);
   if (json) await out.json({ ok: true });
   return 0;
 };
@@ -58,5 +62,5 @@ function signalOf(word: string): number {
 
 function rowOf(job: JobInfo): string[] {
   const exit = job.state === "running" ? "-" : String(exitOfJob(job));
-  return [job.id, job.state, exit, job.started_at, printable(job.command.join(" "))];
+  return [job.id, job.state, exit, job.started_at.replace(/\.\d+Z$/, "Z"), printable(job.command.join(" "))];
 }

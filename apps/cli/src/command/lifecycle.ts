@@ -1,7 +1,8 @@
-import type { Client, Vm } from "@capsem/sdk";
+import type { Vm } from "@capsem/sdk";
 import type { Args } from "../args.ts";
 import { toFailure } from "../cli-error.ts";
 import type { Context, Handler } from "../context.ts";
+import { textOfFailure } from "../error-text.ts";
 import { findVm } from "../vm-name.ts";
 import { checkName } from "./create.ts";
 
@@ -22,16 +23,16 @@ export const purge: Handler = async ({ client, output, json }, args) => {
 /** One that fails does not keep the others; the first failure is the command's, when all were tried. */
 function onEach(act: (vm: Vm) => Promise<unknown>): Handler {
   return async (context, args) => {
-    const client = await context.client();
     const done: string[] = [];
     const failures: unknown[] = [];
     for (const word of args.words) {
       try {
-        done.push(await actOn(client, word, act));
+        done.push(await actOn(context, word, act));
         if (!context.json) await context.output.line(word);
       } catch (thrown) {
         failures.push(thrown);
-        if (args.words.length > 1 && !context.json) await context.output.say(toFailure(thrown).message);
+        if (args.words.length > 1 && !context.json)
+          await context.output.say(textOfFailure(toFailure(thrown), context.names));
       }
     }
     const [first] = failures;
@@ -41,17 +42,17 @@ function onEach(act: (vm: Vm) => Promise<unknown>): Handler {
   };
 }
 
-async function actOn(client: Client, word: string, act: (vm: Vm) => Promise<unknown>): Promise<string> {
-  const vm = await findVm(client, word);
+async function actOn(context: Context, word: string, act: (vm: Vm) => Promise<unknown>): Promise<string> {
+  const vm = await findVm(context, word);
   await act(vm);
   return vm.id;
 }
 
 function onName(act: (vm: Vm, name: string) => Promise<unknown>): Handler {
-  return async ({ client, output, json }: Context, args: Args) => {
+  return async ({ client, names, output, json }: Context, args: Args) => {
     const name = args.word(1);
     checkName(name);
-    const info = await act(await findVm(await client(), args.word(0)), name);
+    const info = await act(await findVm({ client, names }, args.word(0)), name);
     await (json ? output.json(info) : output.line(name));
     return 0;
   };

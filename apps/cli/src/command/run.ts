@@ -1,13 +1,15 @@
-import { within } from "@capsem/base";
-import { CapsemError, type Client, type Held } from "@capsem/sdk";
+import { Failure, within } from "@capsem/base";
+import { CapsemError, type Client, type Held, type Vm } from "@capsem/sdk";
 import { usageError } from "../cli-error.ts";
-import { commandOf, jobOptionsOf, sizeOf } from "../command-words.ts";
-import type { Handler } from "../context.ts";
+import { commandOf, jobOptionsOf } from "../command-words.ts";
+import type { Context, Handler } from "../context.ts";
 import { EXIT, exitOfSignal } from "../exit-code.ts";
 import { watchInterrupts } from "../interrupts.ts";
 import { followJob } from "../job-follow.ts";
-import { KILL_GRACE_MS } from "../limits.ts";
-import { checkFolder, copyIn, copyOut } from "../workspace-copy.ts";
+import { checkJobSize, envBytesOf } from "../job-size.ts";
+import { JOB_ENV_BYTES_MAX, KILL_GRACE_MS } from "../limits.ts";
+import { sizeOf, withSizeLimits } from "../vm-size.ts";
+import { type Copied, checkFolder, copyIn, copyOut } from "../workspace-copy.ts";
 
 const SIGINT = 2;
 
@@ -17,14 +19,18 @@ const SIGINT = 2;
  */
 export const run: Handler = async (context, args) => {
   const command = commandOf(args, 0);
-  if (command === null) throw usageError("Cannot run: the command is missing, see capsem help run");
+  if (command === null) throw usageError("Cannot use run: the command is missing, see capsem help run");
   const folder = args.text("copy");
   if (folder === undefined && args.flag("copy-back"))
     throw usageError("Cannot use --copy-back without --copy DIR");
   if (args.flag("delete") && !args.flag("copy-back"))
     throw usageError("Cannot use --delete without --copy-back");
   if (folder !== undefined) checkFolder(folder);
-  const options = jobOptionsOf(args, context.powers.env);
+  const { env, ...others } = jobOptionsOf(args, context.powers.env);
+  // Its VM has no other job, so that variables may be either's, and a VM takes more of them.
+  const forVm = envBytesOf(env) > JOB_ENV_BYTES_MAX;
+  const options = env === undefined || forVm ? others : { ...others, env };
+  checkJobSize({ ...command, ...options });
   const size = sizeOf(args);
 
   const killed = new AbortController();
@@ -37,7 +43,8 @@ export const run: Handler = async (context, args) => {
   let client: Client | null = null;
   try {
     client = await untilKilled(context.client(), killed.signal);
-    held = await client.hold(size, { signal: killed.signal });
+    const request = { ...size, ...(env === undefined || !forVm ? {} : { env }) };
+    held = await withSizeLimits(client, size, client.hold(request, { signal: killed.signal }));
     const vm = client.vm(held.info.id);
     const copied =
       folder === undefined ? null : await untilKilled(copyIn(context, vm, folder), killed.signal);
@@ -53,8 +60,8 @@ export const run: Handler = async (context, args) => {
     });
     onInterrupt = () => killed.abort(exitOfSignal(SIGINT));
     if (killed.signal.aborted || copied === null || !args.flag("copy-back")) return followed.exitCode;
-    const complete = await untilKilled(copyOut(context, vm, copied, args.flag("delete")), killed.signal);
-    return complete ? followed.exitCode : EXIT.ours;
+    const returning = bringHome(context, vm, copied, args.flag("delete"), followed.exitCode);
+    return await untilKilled(returning, killed.signal);
   } catch (thrown) {
     if (killed.signal.aborted) return Number(killed.signal.reason);
     throw await withReason(thrown, held);
@@ -63,6 +70,24 @@ export const run: Handler = async (context, args) => {
     unwatch();
   }
 };
+
+/** What did not come home is listed; it makes an exit code only where the command's own says nothing. */
+async function bringHome(
+  context: Context,
+  vm: Vm,
+  copied: Copied,
+  deletes: boolean,
+  exitCode: number,
+): Promise<number> {
+  try {
+    const complete = await copyOut(context, vm, copied, deletes);
+    return complete || exitCode !== EXIT.ok ? exitCode : EXIT.ours;
+  } catch (thrown) {
+    if (exitCode === EXIT.ok || !(thrown instanceof Failure)) throw thrown;
+    await context.output.say(thrown.message);
+    return exitCode;
+  }
+}
 
 /** Rejects when the user wants the end; what was waited for is left behind and dies with the program. */
 async function untilKilled<T>(work: Promise<T>, killed: AbortSignal): Promise<T> {

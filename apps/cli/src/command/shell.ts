@@ -5,6 +5,7 @@ import { usageError } from "../cli-error.ts";
 import { commandOf, jobOptionsOf } from "../command-words.ts";
 import type { Context, Handler } from "../context.ts";
 import { exitOfJob } from "../exit-code.ts";
+import { checkJobSize } from "../job-size.ts";
 import { followTerminal } from "../terminal.ts";
 import { findVm } from "../vm-name.ts";
 
@@ -12,7 +13,7 @@ export const shell: Handler = async (context, args) => {
   if (context.json) throw usageError("Cannot use --json with shell: a terminal is no JSON");
   if (!context.powers.stdin.isTerminal || !context.powers.stdout.isTerminal)
     throw usageError("Cannot open shell: standard input and output must be a terminal, use exec");
-  const vm = await findVm(await context.client(), args.word(0));
+  const vm = await findVm(context, args.word(0));
   const exit = await followTerminal(context, openJob(context, vm, args));
   return exitOfJob(exit);
 };
@@ -26,10 +27,13 @@ function openJob(context: Context, vm: Vm, args: Args): Job {
   const size = context.powers.stdout.size() ?? { cols: 80, rows: 24 };
   const { env, ...options } = jobOptionsOf(args, context.powers.env);
   const term = context.powers.env.TERM;
+  const command = commandOf(args, 1);
+  const variables = { ...(term === undefined ? {} : { TERM: term }), ...env };
+  checkJobSize({ ...command, env: variables });
   return vm.stream({
-    ...commandOf(args, 1),
+    ...command,
     ...options,
-    env: { ...(term === undefined ? {} : { TERM: term }), ...env },
+    env: variables,
     kind: "terminal",
     // Known before the first byte, so that a program never draws for another size.
     terminal: size,

@@ -36,7 +36,8 @@ export function createApiServer(options: ApiServerOptions, listenerPrincipal: Pr
     headersTimeout: HTTP_LIMITS.headersTimeoutMs,
     // Uploads and long execs have no time limit of their own here.
     requestTimeout: 0,
-    keepAliveTimeout: 0,
+    keepAliveTimeout: HTTP_LIMITS.keepAliveTimeoutMs,
+    connectionsCheckingInterval: HTTP_LIMITS.connectionsCheckMs,
   });
   http.maxConnections = HTTP_LIMITS.connectionsMax;
   const principalOf = (socket: Duplex) => principals.get(socket) ?? listenerPrincipal;

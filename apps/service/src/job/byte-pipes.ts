@@ -1,6 +1,7 @@
-import { upEnd } from "@capsem/api";
-import { Failure } from "@capsem/base";
+import { apiFailure, upEnd } from "@capsem/api";
+import { Failure, ignore, within } from "@capsem/base";
 import { decodeMessagePack, type MuxStream } from "@capsem/wire";
+import { HTTP_LIMITS } from "../limits.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
 
 /** An owner's answer to an upload is a few words. */
@@ -34,7 +35,7 @@ export async function pipeUp(
   };
   answer.then(mark, mark);
   try {
-    for await (const chunk of chunks) {
+    for await (const chunk of withIdleLimit(chunks)) {
       // An early answer is a refusal: the rest is not wanted.
       if (isAnswered) break;
       await stream.write(chunk);
@@ -65,4 +66,17 @@ async function readAll(stream: MuxStream): Promise<Uint8Array> {
     parts.push(chunk);
   }
   return Buffer.concat(parts);
+}
+
+/** Passes chunks on; a client that sends nothing for too long, and does not end either, is given up. */
+async function* withIdleLimit(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const source = chunks[Symbol.asyncIterator]();
+  const late = () => apiFailure("timeout", `Cannot upload: nothing came for ${HTTP_LIMITS.uploadIdleMs} ms`);
+  for (;;) {
+    const next = source.next();
+    ignore(next);
+    const { done, value } = await within(next, HTTP_LIMITS.uploadIdleMs, late);
+    if (done === true) return;
+    yield value;
+  }
 }

@@ -8,7 +8,7 @@ import {
   type SpawnPlan,
   type VmReason,
 } from "@capsem/api";
-import { assert, type Deferred, defer, Failure, ignore } from "@capsem/base";
+import { assert, type Deferred, defer, Failure, ignore, within } from "@capsem/base";
 import { createPeer, type Peer } from "@capsem/rpc";
 import type { MuxStream } from "@capsem/wire";
 import { LOG_LIMITS, TIMES } from "../limits.ts";
@@ -16,6 +16,9 @@ import { createLineSplitter } from "../log/line-splitter.ts";
 import type { OwnerChild, OwnerExit, Processes } from "../powers.ts";
 import { callFailure } from "./call-failure.ts";
 import { settledWithin } from "./settled.ts";
+
+/** What a caller is told when its owner lives on: the guest agent lost what it was doing. */
+const GUEST_LOST: OwnerEnd = { reason: "guest_agent_lost", detail: "" };
 
 export interface OwnerReady {
   readonly state: "warm" | "ready" | "saved";
@@ -158,7 +161,8 @@ export class OwnerRun {
 
   async #explain(method: string, thrown: unknown): Promise<Failure> {
     if (thrown instanceof Failure && (thrown.kind === "peer_lost" || thrown.kind === "lane_lost")) {
-      const end = await this.lost;
+      // The owner itself may have answered with one of these: then it lives, and only the guest was lost.
+      const end = await within(this.lost, TIMES.lostTimeoutMs).catch(() => GUEST_LOST);
       return apiFailure("vm_gone", `Cannot finish the call: the VM is gone (${end.reason ?? "stopped"})`, {
         cause: thrown,
         detail: end.detail,

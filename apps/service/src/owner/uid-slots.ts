@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { apiFailure } from "@capsem/api";
 import { VM_LIMITS } from "../limits.ts";
 
@@ -9,8 +10,13 @@ export class UidSlots {
   readonly #isRoot: boolean;
   readonly #used = new Set<number>();
 
-  constructor(serviceUid: number) {
+  readonly #base: number;
+
+  /** `home` chooses the range: services of one host seldom share one. */
+  constructor(serviceUid: number, home: string) {
     this.#isRoot = serviceUid === 0;
+    const range = createHash("sha256").update(home).digest().readUInt32BE(0) % VM_LIMITS.uidRanges;
+    this.#base = VM_LIMITS.uidBase + range * VM_LIMITS.uidSlots;
   }
 
   take(): number | null {
@@ -18,12 +24,12 @@ export class UidSlots {
     for (let slot = 0; slot < VM_LIMITS.uidSlots; slot++) {
       if (this.#used.has(slot)) continue;
       this.#used.add(slot);
-      return VM_LIMITS.uidBase + slot;
+      return this.#base + slot;
     }
     throw apiFailure("quota", `Cannot start a VM: all ${VM_LIMITS.uidSlots} user ids are in use`);
   }
 
   release(uid: number | null): void {
-    if (uid !== null) this.#used.delete(uid - VM_LIMITS.uidBase);
+    if (uid !== null) this.#used.delete(uid - this.#base);
   }
 }

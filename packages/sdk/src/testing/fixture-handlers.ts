@@ -4,7 +4,7 @@ import { apiFailure, type ExecRequest, type RouteName } from "@capsem/api";
 import { newId } from "@capsem/base";
 import { FILE_HANDLERS } from "./fixture-files.ts";
 import { FixtureJob } from "./fixture-job.ts";
-import type { FixtureState, FixtureVm } from "./fixture-state.ts";
+import { FIXTURE_LIMITS, type FixtureState, type FixtureVm } from "./fixture-state.ts";
 
 export interface Call {
   readonly state: FixtureState;
@@ -18,6 +18,10 @@ export interface Call {
 /** Undefined: the handler answered by itself. */
 export type Handler = (call: Call) => Promise<unknown> | unknown;
 
+const LOGS: Readonly<Record<string, readonly string[]>> = {
+  guest: ["agent is ready", "agent runs a job"],
+  owner: ["owner is ready"],
+};
 const ok = { ok: true };
 
 export const HANDLERS: Partial<Record<RouteName, Handler>> = {
@@ -32,7 +36,7 @@ export const HANDLERS: Partial<Record<RouteName, Handler>> = {
     image: "sha256:fixture",
     vms: { running: state.vms.size, total: state.vms.size },
     pool: { warm: 2, preparing: 0, target: 2 },
-    limits: { running_max: 8, retained_max: 32, memory_gib_max: 4, cpus_max: 2 },
+    limits: FIXTURE_LIMITS,
   }),
   list: ({ state }) => ({ vms: [...state.vms.values()].map((vm) => vm.info) }),
   create: async (call) => {
@@ -52,7 +56,7 @@ export const HANDLERS: Partial<Record<RouteName, Handler>> = {
   stop: (call) => {
     const vm = vmOf(call);
     if (vm.info.state !== "running")
-      throw apiFailure("wrong_state", `Cannot stop VM: it is ${vm.info.state}`);
+      throw apiFailure("wrong_state", `Cannot stop VM "${vm.info.id}": it is ${vm.info.state}`);
     if (vm.info.name === null) call.state.delete(vm.info.id);
     else vm.info = { ...vm.info, state: "stopped" };
     return ok;
@@ -105,8 +109,10 @@ export const HANDLERS: Partial<Record<RouteName, Handler>> = {
   },
   logs: (call) => {
     vmOf(call);
-    const lines = ["[    0.000000] Linux version 6.1", "[    0.100000] booted"];
-    return { lines: lines.filter((line) => line.includes(call.query.get("grep") ?? "")), truncated: false };
+    const lines = LOGS[call.query.get("source") ?? "console"] ?? [];
+    const matching = lines.filter((line) => line.includes(call.query.get("grep") ?? ""));
+    const tail = Number(call.query.get("tail") ?? 1000);
+    return { lines: matching.slice(-tail), truncated: matching.length > tail };
   },
 };
 
@@ -116,7 +122,7 @@ export type FixtureStart = Omit<ExecRequest, "stdin"> & {
 
 export function startJob(vm: FixtureVm, request: FixtureStart, stdin: boolean): FixtureJob {
   if (vm.info.state !== "running")
-    throw apiFailure("wrong_state", `Cannot run command: the VM is ${vm.info.state}`);
+    throw apiFailure("wrong_state", `Cannot work in VM "${vm.info.id}": it is ${vm.info.state}`);
   if (request.argv?.[0] === "no-such-command")
     throw apiFailure("command_not_found", 'Cannot run "no-such-command": it is not in the VM');
   const job = new FixtureJob(

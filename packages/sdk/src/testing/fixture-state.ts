@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { apiFailure, type CreateRequest, type VmInfo } from "@capsem/api";
+import { apiFailure, type CreateRequest, checkEnv, type VmInfo } from "@capsem/api";
 import { NAME_PATTERN, newId } from "@capsem/base";
 import type { FixtureJob } from "./fixture-job.ts";
 
@@ -14,6 +14,8 @@ export interface FixtureVm {
   onGone: (() => void) | null;
 }
 
+export const FIXTURE_LIMITS = { running_max: 8, retained_max: 32, memory_gib_max: 4, cpus_max: 2 } as const;
+
 /** VMs that are folders of this host: enough to test a client, nothing of a VM. */
 export class FixtureState {
   readonly vms = new Map<string, FixtureVm>();
@@ -25,6 +27,10 @@ export class FixtureState {
 
   create(request: CreateRequest): FixtureVm {
     if (request.name !== undefined) this.checkName(request.name);
+    checkShape(request);
+    const running = [...this.vms.values()].filter((vm) => vm.info.state === "running").length;
+    if (running >= FIXTURE_LIMITS.running_max)
+      throw apiFailure("quota", `Cannot start a VM: ${running} run, limit ${FIXTURE_LIMITS.running_max}`);
     const id = newId("vm", (bytes) => randomBytes(bytes));
     const folder = join(this.folder, id);
     mkdirSync(folder, { recursive: true });
@@ -73,4 +79,14 @@ export class FixtureState {
   clear(): void {
     for (const id of [...this.vms.keys()]) this.delete(id);
   }
+}
+
+function checkShape({ cpus = 1, memory_gib: memoryGib = 0.5, env = {} }: CreateRequest): void {
+  const { cpus_max: cpusMax, memory_gib_max: memoryGibMax } = FIXTURE_LIMITS;
+  if (cpus > cpusMax)
+    throw apiFailure("invalid_input", `Cannot create a VM: ${cpus} cpus asked, limit ${cpusMax}`);
+  if (memoryGib > memoryGibMax)
+    throw apiFailure("invalid_input", `Cannot create a VM: ${memoryGib} GiB asked, limit ${memoryGibMax}`);
+  const problem = checkEnv(env);
+  if (problem !== null) throw apiFailure("invalid_input", `Cannot set the environment: ${problem}`);
 }
