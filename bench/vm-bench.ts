@@ -129,6 +129,8 @@ export async function cycleFigures(): Promise<Figure[]> {
     for (let warm = 0; warm < 5; warm += 1) await cycle();
     const before = { descriptors: descriptors(), pss: pssMib(service) };
     for (let round = 0; round < count(100, 5); round += 1) await cycle();
+    const isClean = () => processesOf(rig.home).length === 1;
+    await until("the last processes are gone", 5_000, isClean).catch(() => undefined);
     const left = processesOf(rig.home).length - 1 + readdirSync(join(rig.home, "vms")).length;
     return [
       figure("cycles: processes and folders left", "", [left], "0"),

@@ -1,5 +1,5 @@
+import { JOB_LIMITS } from "@capsem/api";
 import { Failure } from "@capsem/base";
-import { COMMAND_BYTES_MAX, JOB_BYTES_MAX } from "./limits.ts";
 
 /** What a string costs in a control message beside its bytes. */
 const HEAD_BYTES = 5;
@@ -13,14 +13,14 @@ interface Sized {
 /** Refuses what one job cannot hold before anything is started for it. */
 export function checkJobSize({ command, argv, env }: Sized): void {
   const commandBytes = bytesOf(command === undefined ? (argv ?? []) : [command]);
-  if (commandBytes > COMMAND_BYTES_MAX)
+  if (commandBytes > JOB_LIMITS.commandBytesMax)
     throw tooLarge(
-      `the command is ${commandBytes} bytes, limit ${COMMAND_BYTES_MAX}: send it by stdin (bash -s < script) or copy a file in`,
+      `the command is ${commandBytes} bytes, limit ${JOB_LIMITS.commandBytesMax}: send it by stdin (bash -s < script) or copy a file in`,
     );
   const wholeBytes = commandBytes + envBytesOf(env);
-  if (wholeBytes > JOB_BYTES_MAX)
+  if (wholeBytes > JOB_LIMITS.startBytesMax)
     throw tooLarge(
-      `the command and its variables are ${wholeBytes} bytes, limit ${JOB_BYTES_MAX}: give variables to the VM (create -e) or copy a file in`,
+      `the command and its variables are ${wholeBytes} bytes, limit ${JOB_LIMITS.startBytesMax}: give variables to the VM (create -e) or copy a file in`,
     );
 }
 

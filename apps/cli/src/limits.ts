@@ -22,9 +22,6 @@ export const DOCTOR_COMMAND_MS = 5_000;
 /** Below the floor no VM is created; twice that is where a warning helps. */
 export const DISK_FLOOR_BYTES = 2 * 1024 ** 3;
 export const LOG_TAIL_BYTES = 4_096;
-/** A job's start is one control message of the guest channel: the service refuses larger ones too. */
-export const COMMAND_BYTES_MAX = 49_152;
-export const JOB_BYTES_MAX = 57_344;
 /** Variables of a run that are more than this are its VM's, where a megabyte of them fits. */
 export const JOB_ENV_BYTES_MAX = 4_096;
 /** Width of a table where no terminal says its own. */

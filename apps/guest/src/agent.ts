@@ -74,6 +74,7 @@ export class GuestAgent {
       outbox: this.#outbox,
       log,
       nowMs: () => powers.nowMs(),
+      fillHelpers: () => this.#pool.fill(),
       endWorkload: () => this.#endWorkload(),
       powerOff: () => powers.powerOff(),
     });

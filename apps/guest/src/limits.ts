@@ -10,6 +10,8 @@ export const GUEST_LIMITS = {
   jobsMax: WIRE_LIMITS.jobsMax,
   /** Prepared children that wait for a command or a file operation. More only cost memory. */
   zygotesWarm: 2,
+  /** A helper that was just started needs so long to reach its wait, under emulation. */
+  zygoteSettleMs: 200,
   /** Starting one steals the only CPU from what has just been asked for (measured). */
   zygoteRefillDelayMs: 300,
   /** From the start line to the command's execve. */

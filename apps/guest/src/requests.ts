@@ -26,6 +26,8 @@ export interface RequestsOptions {
   readonly outbox: Outbox;
   readonly log: Log;
   readonly nowMs: () => number;
+  /** Has helpers stand ready, so that the first command after a restore finds one. */
+  readonly fillHelpers: () => Promise<void>;
   /** Ends the workload and the disk in order. */
   readonly endWorkload: () => Promise<void>;
   readonly powerOff: () => void;
@@ -232,6 +234,7 @@ export class Requests {
         guestFailure("wrong_state", `Cannot prepare the save: ${this.#underWay} operations are under way`),
       );
       if (unmount) await workload.release();
+      await this.#options.fillHelpers();
     } catch (error) {
       this.#thaw();
       throw error;

@@ -1,4 +1,4 @@
-import { type Deferred, defer, Failure } from "@capsem/base";
+import { type Deferred, defer, Failure, sleep } from "@capsem/base";
 import { GUEST_LIMITS } from "./limits.ts";
 import type { Zygote } from "./zygote.ts";
 
@@ -43,6 +43,14 @@ export class ZygotePool {
     this.#waiting.push(waiter);
     this.#pump();
     return waiter.promise;
+  }
+
+  /** Refills now, and lets the new ones get to where they wait: before the machine is saved or paused. */
+  async fill(): Promise<void> {
+    clearTimeout(this.#refillTimer);
+    this.#refillTimer = undefined;
+    while (!this.#isClosed && this.#idle.length < GUEST_LIMITS.zygotesWarm) this.#idle.push(this.#add());
+    await sleep(GUEST_LIMITS.zygoteSettleMs);
   }
 
   /** Something that used a helper ended: the pause begins again. */

@@ -38,9 +38,6 @@ export const EXEC_LIMITS = {
   timeoutGraceMs: 10_000,
   /** One typed chunk of job output (see job/chunk-reader.ts). */
   chunkBytesMax: 16 * MIB,
-  /** A job's start must fit one control message of the guest channel (60 KiB), headers and names included. */
-  commandBytesMax: 49_152,
-  jobBytesMax: 57_344,
 } as const;
 
 export const TIMES = {

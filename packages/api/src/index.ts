@@ -1,5 +1,6 @@
 export { checkEnv } from "./env-table.ts";
 export { apiFailure, ERROR_KINDS, ERRORS, type ErrorKind, isErrorKind, toApiFailure } from "./error-table.ts";
+export { JOB_LIMITS } from "./job-limits.ts";
 export {
   OWNER_METHODS,
   type OwnerJobEnd,

@@ -1,5 +1,4 @@
-import { apiFailure, checkEnv, type OwnerParams } from "@capsem/api";
-import { EXEC_LIMITS } from "../limits.ts";
+import { apiFailure, checkEnv, JOB_LIMITS, type OwnerParams } from "@capsem/api";
 
 /** What exec, run and stream have in common. */
 export interface Command {
@@ -47,18 +46,18 @@ function checkJobSize({ command, argv, env }: Command): void {
   const bytesOf = (texts: readonly string[]) =>
     texts.reduce((sum, text) => sum + Buffer.byteLength(text) + 5, 0);
   const commandBytes = bytesOf(command === undefined ? (argv ?? []) : [command]);
-  if (commandBytes > EXEC_LIMITS.commandBytesMax) {
+  if (commandBytes > JOB_LIMITS.commandBytesMax) {
     throw apiFailure(
       "too_large",
-      `Cannot start a job: its command is ${commandBytes} bytes, limit ${EXEC_LIMITS.commandBytesMax}; send it by stdin (bash -s) or in a file`,
+      `Cannot start a job: its command is ${commandBytes} bytes, limit ${JOB_LIMITS.commandBytesMax}; send it by stdin (bash -s) or in a file`,
     );
   }
   const wholeBytes =
     commandBytes + bytesOf(Object.entries(env ?? {}).map(([key, value]) => `${key}=${value}`));
-  if (wholeBytes > EXEC_LIMITS.jobBytesMax) {
+  if (wholeBytes > JOB_LIMITS.startBytesMax) {
     throw apiFailure(
       "too_large",
-      `Cannot start a job: command and environment are ${wholeBytes} bytes, limit ${EXEC_LIMITS.jobBytesMax}; give the environment when the VM is created, or in a file`,
+      `Cannot start a job: command and environment are ${wholeBytes} bytes, limit ${JOB_LIMITS.startBytesMax}; give the environment when the VM is created, or in a file`,
     );
   }
 }

@@ -1,0 +1,156 @@
+import { randomBytes } from "node:crypto";
+import { Duplex } from "node:stream";
+import { Failure } from "@capsem/base";
+import {
+  createGuestControlLane,
+  createGuestDataLane,
+  type GuestControlPort,
+  guestControlPort,
+  muxTransport,
+  PORTS,
+  pump,
+  WIRE_IDENTITY,
+} from "@capsem/wire";
+import { expect, test } from "vitest";
+import { GuestLink } from "./guest-link.ts";
+
+/** Two ends of one socket, in memory. */
+function pair(): [Duplex, Duplex] {
+  const make = (other: () => Duplex) =>
+    new Duplex({
+      read: () => undefined,
+      write: (chunk, _encoding, done) => {
+        other().push(chunk);
+        done();
+      },
+      final: (done) => {
+        other().push(null);
+        done();
+      },
+    });
+  const a: Duplex = make(() => b);
+  const b: Duplex = make(() => a);
+  return [a, b];
+}
+
+interface FakeAgent {
+  /** The newest control stream, once the agent has opened one. */
+  control: GuestControlPort | undefined;
+}
+
+/** A guest agent as far as its lanes go: it answers hellos, says ready, and acknowledges what it is asked. */
+function startAgent(control: Duplex, bulk: Duplex, instance: string): FakeAgent {
+  const agent: FakeAgent = { control: undefined };
+  const data = createGuestDataLane({
+    transport: muxTransport(bulk),
+    onOpen: (stream) => stream.reset("refused"),
+    onGeneration: () => undefined,
+    onFailure: () => undefined,
+  });
+  const lane = createGuestControlLane({
+    transport: muxTransport(control),
+    identity: WIRE_IDENTITY,
+    agentInstance: instance,
+    onOpen: (stream) => stream.reset("refused"),
+    onFailure: () => undefined,
+    onGeneration: (mux, hello) => {
+      data.expect(hello.bulk_marker.slice(), hello.lane_generation);
+      const port = guestControlPort(mux.open(PORTS.control.number, ""));
+      agent.control = port;
+      void serve(port, instance);
+    },
+  });
+  pump(control, lane);
+  pump(bulk, data);
+  return agent;
+}
+
+async function serve(port: GuestControlPort, instance: string): Promise<void> {
+  try {
+    await port.send({
+      name: "ready",
+      body: {
+        agent_instance: instance,
+        uptime_ms: 1,
+        memory_total_bytes: 1,
+        cpus: 1,
+        clocksource: "tsc",
+        mounted: false,
+      },
+    });
+    for await (const message of port.messages()) {
+      if (message.name === "thaw") await port.send({ name: "ack", body: { id: message.body.id } });
+    }
+  } catch {
+    // The lane ended, which is what the test is about.
+    return;
+  }
+}
+
+function startLink(control: Duplex, bulk: Duplex) {
+  const seen = { lost: [] as Failure[], ends: [] as string[] };
+  const link = new GuestLink({
+    control,
+    bulk,
+    random: (bytes) => randomBytes(bytes),
+    log: () => undefined,
+    helloTimeoutMs: 5_000,
+    onMessage: () => undefined,
+    onAgentLost: (cause) => seen.lost.push(cause),
+    onLaneEnd: (lane) => seen.ends.push(lane),
+  });
+  return { link, seen };
+}
+
+test("a link starts, asks, and starts again with the same agent without losing it", async () => {
+  const [hostControl, guestControl] = pair();
+  const [hostBulk, guestBulk] = pair();
+  startAgent(guestControl, guestBulk, "0123456789abcdef");
+  const { link, seen } = startLink(hostControl, hostBulk);
+  expect(await link.start()).toMatchObject({ agent_instance: "0123456789abcdef" });
+  expect(await link.requests.ask("thaw", {})).toMatchObject({ name: "ack" });
+  await link.start();
+  expect(await link.requests.ask("thaw", {})).toMatchObject({ name: "ack" });
+  expect(seen).toEqual({ lost: [], ends: [] });
+});
+
+test("another agent instance on the same lanes means that the first was lost", async () => {
+  const [hostControl, guestControl] = pair();
+  const [hostBulk, guestBulk] = pair();
+  startAgent(guestControl, guestBulk, "0000000000000001");
+  const { link, seen } = startLink(hostControl, hostBulk);
+  await link.start();
+  guestControl.removeAllListeners("data");
+  guestBulk.removeAllListeners("data");
+  startAgent(guestControl, guestBulk, "0000000000000002");
+  await link.start();
+  expect(seen.lost.map(({ kind }) => kind)).toEqual(["guest_lost"]);
+});
+
+test("a guest that breaks the lane's rules ends the lane, not the process, and a new generation goes on", async () => {
+  const [hostControl, guestControl] = pair();
+  const [hostBulk, guestBulk] = pair();
+  startAgent(guestControl, guestBulk, "0123456789abcdef");
+  const { link, seen } = startLink(hostControl, hostBulk);
+  await link.start();
+  const waiting = link.requests.ask("shutdown", {});
+  // A frame of an impossible length.
+  hostControl.push(Buffer.from([0xff, 0xff, 0xff, 0xff, 3, 0, 0, 0, 1]));
+  await expect.poll(() => seen.ends).toEqual(["control"]);
+  await link.start();
+  await expect(waiting).rejects.toMatchObject({ kind: "guest_lost" });
+  expect(await link.requests.ask("thaw", {})).toMatchObject({ name: "ack" });
+});
+
+test("the hypervisor's end ends what waits, once", async () => {
+  const [hostControl, guestControl] = pair();
+  const [hostBulk, guestBulk] = pair();
+  startAgent(guestControl, guestBulk, "0123456789abcdef");
+  const { link, seen } = startLink(hostControl, hostBulk);
+  await link.start();
+  const waiting = link.requests.ask("shutdown", {});
+  link.lose(new Failure("guest_lost", "Cannot go on: the VM ended"));
+  await expect(waiting).rejects.toMatchObject({ kind: "guest_lost" });
+  await expect(link.requests.ask("thaw", {})).rejects.toMatchObject({ kind: "guest_lost" });
+  expect(seen).toEqual({ lost: [], ends: [] });
+});
