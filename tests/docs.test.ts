@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { build } from "esbuild";
 import { expect, test } from "vitest";
@@ -39,8 +39,7 @@ test("every link between the project's pages leads somewhere", () => {
   for (const page of pages) {
     const text = readFileSync(join(root, page), "utf8");
     for (const [, target = ""] of text.matchAll(/\]\(([^)#]+)\)/g)) {
-      const path = join(root, page, "..", target);
-      expect(() => readFileSync(path.endsWith("/") ? join(path, "glossary.md") : path)).not.toThrow(/ENOENT/);
+      expect([page, target, existsSync(join(root, page, "..", target))]).toEqual([page, target, true]);
     }
   }
 });

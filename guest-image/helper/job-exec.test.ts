@@ -102,7 +102,8 @@ describe.skipIf(reason !== undefined)("exec", () => {
     await job.seen("up");
     job.control.write("kill 15\n");
     const result = await job.result();
-    expect(result.lines[1]).toBe("signal 15");
+    // The group's members die one after the other: one that is still on its way out holds the output then.
+    expect(result.lines[1]).toMatch(/^signal 15( held)?$/);
   });
 
   test("a signal sent with the request waits for the program", async () => {
