@@ -11,6 +11,8 @@ import {
 } from "./hypervisor.ts";
 import { onPortChange, quit, restore, resume, saveState } from "./index.ts";
 
+/** Ends when it is told to: one that ends by itself may be gone before its answer is read. */
+const UNTIL_TOLD = "read -r line <&4";
 const SPEAK = `echo '{"QMP": {}}' >&3; read -r line <&3; echo '{"return": {}, "id": 1}' >&3`;
 
 let folder: string;
@@ -83,7 +85,8 @@ test("a call that is pending when it ends fails", async () => {
 
 test("a console that nobody reads does not hide the end", async () => {
   const flood = "i=0; while [ $i -lt 40 ]; do printf '%01024d' 0; i=$((i+1)); done";
-  const hypervisor = await startHypervisor(options(`${SPEAK}; ${flood}; exit 5`));
+  const hypervisor = await startHypervisor(options(`${SPEAK}; ${UNTIL_TOLD}; ${flood}; exit 5`));
+  hypervisor.control.write("go\n");
   expect((await hypervisor.ended).exitCode).toBe(5);
 });
 
@@ -133,15 +136,17 @@ test.each(["qemu", "launcher"])("a %s that cannot be run fails the start", async
 
 test("a launcher comes first, then its arguments, then QEMU with its own", async () => {
   const launcher = join(folder, "launcher");
-  writeFileSync(launcher, `#!/bin/sh\necho "$1 $2 $3 $4" >&2\n${SPEAK}\n`, { mode: 0o755 });
+  writeFileSync(launcher, `#!/bin/sh\necho "$1 $2 $3 $4" >&2\n${SPEAK}\n${UNTIL_TOLD}\n`, { mode: 0o755 });
   const hypervisor = await startHypervisor(options("", { launcher, launcherArguments: ["--uid", "7"] }));
+  hypervisor.control.write("go\n");
   const { stderrTail } = await hypervisor.ended;
   expect(stderrTail).toBe(`--uid 7 ${join(folder, "qemu")} -name\n`);
 });
 
 test("nothing of our environment reaches it", async () => {
   process.env.CAPSEM_SECRET_OF_TEST = "secret";
-  const hypervisor = await startHypervisor(options(`env >&2; ${SPEAK}`));
+  const hypervisor = await startHypervisor(options(`env >&2; ${SPEAK}; ${UNTIL_TOLD}`));
+  hypervisor.control.write("go\n");
   delete process.env.CAPSEM_SECRET_OF_TEST;
   expect((await hypervisor.ended).stderrTail).not.toContain("CAPSEM");
 });
@@ -165,10 +170,13 @@ test("lane changes are told by lane, and what QEMU makes up is not", async () =>
     event('{"id": "lane-other", "open": true}'),
     event('{"id": "lane-bulk", "open": "yes"}'),
     event('{"id": "lane-control", "open": false}'),
+    UNTIL_TOLD,
   ].join("; ");
   const hypervisor = await startHypervisor(options(script));
   const seen: [string, boolean][] = [];
   onPortChange(hypervisor, (lane, open) => seen.push([lane, open]));
+  hypervisor.control.write("go\n");
+  await expect.poll(() => seen.length).toBe(2);
   hypervisor.control.write("go\n");
   await hypervisor.ended;
   expect(seen).toEqual([
@@ -196,8 +204,9 @@ test.each(["fork", "golden"] as const)("a %s without memory is a bug", async (ki
 });
 
 test("restoring and saving are for their kinds alone", async () => {
-  const hypervisor = await startHypervisor(options(SPEAK));
+  const hypervisor = await startHypervisor(options(`${SPEAK}; ${UNTIL_TOLD}`));
   await expect(restore(hypervisor, 1)).rejects.toThrow("only a fork is restored");
   await expect(saveState(hypervisor, 1)).rejects.toThrow("only a golden is saved");
+  hypervisor.control.write("go\n");
   await hypervisor.ended;
 });
