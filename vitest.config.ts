@@ -16,7 +16,8 @@ export default defineConfig({
           name: "host",
           include: everywhere.map((folder) => `${folder}/*.test.ts`),
           exclude: [...vmTests, "**/node_modules/**", "**/dist/**"],
-          maxWorkers: 2,
+          // Most of them start processes of their own: a second file at once would take their core.
+          maxWorkers: 1,
         },
       },
       {
