@@ -211,7 +211,12 @@ export class Pool {
     slot.abort.abort();
     await slot.run?.kill();
     await slot.logs.close();
-    await rm(vmFolder(this.#parts.layout, slot.id).folder, { recursive: true, force: true });
+    await rm(vmFolder(this.#parts.layout, slot.id).folder, {
+      recursive: true,
+      force: true,
+      maxRetries: 3,
+      retryDelay: 50,
+    });
     this.#slots.delete(slot);
   }
 
