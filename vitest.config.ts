@@ -18,8 +18,6 @@ export default defineConfig({
           exclude: [...vmTests, "**/node_modules/**", "**/dist/**"],
           // Most of them start processes of their own: a second file at once would take their core.
           maxWorkers: 1,
-          // A second try is printed as such: each one is a race to be found, not a pass to be glad of.
-          retry: 1,
         },
       },
       {

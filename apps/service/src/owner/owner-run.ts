@@ -50,6 +50,8 @@ export interface OwnerRunOptions {
   readonly onLogLine: (line: string) => void;
   /** Told of each process that must not outlive us: at the spawn, and when the hypervisor is known. */
   readonly onProcess: (role: "owner" | "hypervisor", pid: number) => void;
+  /** Resolves when what `onProcess` wrote is on its disk: before it a VM's folder must not be removed. */
+  readonly recorded: () => Promise<void>;
 }
 
 /** One life of an owner: started, ready, lost, gone. Nothing here waits for another VM. */
@@ -68,6 +70,7 @@ export class OwnerRun {
   readonly #peer: Peer;
   readonly #ready: Deferred<OwnerReady> = defer();
   readonly #onProcess: OwnerRunOptions["onProcess"];
+  readonly #recorded: OwnerRunOptions["recorded"];
   #hypervisor: { pid: number; birth: string } | null = null;
   #lastWords: OwnerEnd | null = null;
   #isKilled = false;
@@ -78,6 +81,7 @@ export class OwnerRun {
     this.#child = child;
     this.#processes = options.processes;
     this.#onProcess = options.onProcess;
+    this.#recorded = options.recorded;
     this.#peer = createPeer({ role: "host", duplex: child.rpc, handlers: this.#handlers() });
     this.ready = this.#ready.promise;
     ignore(this.ready);
@@ -244,6 +248,7 @@ export class OwnerRun {
     this.#killHypervisor();
     const deadline = performance.now() + TIMES.killTimeoutMs;
     while (this.#isHypervisorAlive() && performance.now() < deadline) await pause(5);
+    await this.#recorded();
     return end;
   }
 }

@@ -76,6 +76,7 @@ export class OwnerStarter {
       processes: this.#powers.processes,
       onLogLine: start.onLogLine,
       onProcess: (role, pid) => record.note(role, pid),
+      recorded: () => record.settled(),
     });
     return run;
   }

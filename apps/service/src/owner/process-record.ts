@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import * as z from "zod";
 import { readJsonFile, writeFileAtomic } from "../home/atomic-file.ts";
 import { TIMES } from "../limits.ts";
@@ -33,10 +32,9 @@ export class ProcessRecord {
     this.#writing = this.#writing.then(() => writeFileAtomic(this.#path, text, false)).catch(() => undefined);
   }
 
-  async clear(): Promise<void> {
-    await this.#writing;
-    this.#known = {};
-    await rm(this.#path, { force: true });
+  /** Resolves when nothing more is written: its folder may go then. */
+  settled(): Promise<void> {
+    return this.#writing;
   }
 }
 

@@ -211,12 +211,7 @@ export class Pool {
     slot.abort.abort();
     await slot.run?.kill();
     await slot.logs.close();
-    await rm(vmFolder(this.#parts.layout, slot.id).folder, {
-      recursive: true,
-      force: true,
-      maxRetries: 3,
-      retryDelay: 50,
-    });
+    await rm(vmFolder(this.#parts.layout, slot.id).folder, { recursive: true, force: true });
     this.#slots.delete(slot);
   }
 

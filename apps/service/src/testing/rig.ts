@@ -86,8 +86,7 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
       await service.close();
       // Jobs of a fake VM are processes of the host: a real one takes its own along.
       for (const pid of pidsWith(`HOME=${layout.vms}`)) process.kill(pid, "SIGKILL");
-      if (options.home === undefined)
-        rmSync(home, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
+      if (options.home === undefined) rmSync(home, { recursive: true, force: true });
     },
   };
 }

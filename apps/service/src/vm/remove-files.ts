@@ -5,9 +5,7 @@ import type { VmFolder } from "../home/layout.ts";
 
 export type RemovePath = (path: string) => Promise<void>;
 
-/** Tried again where a process that is on its way out has just written one more file. */
-export const removePath: RemovePath = (path) =>
-  rm(path, { recursive: true, force: true, maxRetries: 3, retryDelay: 50 });
+export const removePath: RemovePath = (path) => rm(path, { recursive: true, force: true });
 
 /**
  * Removes a VM's folder with its record last: whatever interrupts this, the record says `deleting` and a later
