@@ -96,14 +96,15 @@ describe.skipIf(reason !== undefined)("exec", () => {
   test("a signal goes to the whole process group", async () => {
     const job = rig.job({
       op: "exec",
-      argv: ["sh", "-c", "sleep 1000 & echo up; wait"],
+      argv: ["sh", "-c", "sleep 1000 & echo $!; wait"],
       env: ["PATH=/usr/bin"],
     });
-    await job.seen("up");
+    const pid = (await job.seen("\n")).trim();
     job.control.write("kill 15\n");
     const result = await job.result();
     // The group's members die one after the other: one that is still on its way out holds the output then.
     expect(result.lines[1]).toMatch(/^signal 15( held)?$/);
+    expect((await rig.sh(`kill -0 ${pid}`)).lines[1]).toBe("exit 1");
   });
 
   test("a signal sent with the request waits for the program", async () => {
