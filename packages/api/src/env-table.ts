@@ -1,3 +1,5 @@
+import { utf8 } from "@capsem/base";
+
 /** Environment names that a client may not set (wire spec): they change how shells and loaders behave. */
 const REFUSED = [
   /^LD_/,
@@ -26,8 +28,8 @@ export function checkEnv(env: Readonly<Record<string, string>>): string | null {
       return `name ${shown} is empty or has = or NUL`;
     if (value.includes("\0")) return `value of ${shown} has NUL`;
     if (REFUSED.some((pattern) => pattern.test(key))) return `name ${shown} is not allowed`;
-    const keyBytes = Buffer.byteLength(key);
-    const bytes = keyBytes + 1 + Buffer.byteLength(value);
+    const keyBytes = utf8(key).length;
+    const bytes = keyBytes + 1 + utf8(value).length;
     if (keyBytes > KEY_BYTES_MAX) return `name ${shown} is ${keyBytes} bytes, limit ${KEY_BYTES_MAX}`;
     if (bytes > ENTRY_BYTES_MAX) return `${shown} is ${bytes} bytes, limit ${ENTRY_BYTES_MAX}`;
     total += bytes + 1;

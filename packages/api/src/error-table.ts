@@ -3,6 +3,10 @@ import { Failure } from "@capsem/base";
 /** The closed list of error kinds of the HTTP API: status, and whether the same request may succeed later. */
 export const ERRORS = {
   invalid_input: { status: 400, retryable: false },
+  /** The gateway: no token, or not the current one. */
+  unauthorized: { status: 401, retryable: false },
+  /** The gateway: a page or a name that is not this machine's. */
+  origin_refused: { status: 403, retryable: false },
   not_permitted: { status: 403, retryable: false },
   route_not_found: { status: 404, retryable: false },
   vm_not_found: { status: 404, retryable: false },
@@ -18,12 +22,16 @@ export const ERRORS = {
   file_not_permitted: { status: 403, retryable: false },
   file_failed: { status: 422, retryable: false },
   quota: { status: 429, retryable: true },
+  /** The gateway: too many failures to authenticate. */
+  throttled: { status: 429, retryable: true },
   cancelled: { status: 499, retryable: false },
   internal: { status: 500, retryable: false },
   /** The VM ended while the call ran; `reason` on the VM says why. */
   vm_gone: { status: 502, retryable: false },
   /** The VM could not be started: image, checkpoint or hypervisor. */
   start_failed: { status: 502, retryable: true },
+  /** The gateway: the service does not answer. */
+  service_away: { status: 502, retryable: true },
   unavailable: { status: 503, retryable: true },
   unresponsive: { status: 504, retryable: true },
   timeout: { status: 504, retryable: false },

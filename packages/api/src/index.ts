@@ -1,6 +1,8 @@
 export { checkEnv } from "./env-table.ts";
 export { apiFailure, ERROR_KINDS, ERRORS, type ErrorKind, isErrorKind, toApiFailure } from "./error-table.ts";
+export { type FileInfo, fileInfo } from "./file-routes.ts";
 export { JOB_LIMITS } from "./job-limits.ts";
+export { matchRoute, type RouteMatch } from "./match-route.ts";
 export {
   OWNER_METHODS,
   type OwnerJobEnd,
@@ -13,12 +15,11 @@ export {
   type UpEnd,
   upEnd,
 } from "./owner-contract.ts";
-export {
-  type FileInfo,
-  ROUTES,
-  type Route,
-  type RouteName,
-  type ServiceStatus,
-  serviceStatus,
-} from "./route-table.ts";
+export type { Absent, BodyKind, Route } from "./route.ts";
+export { ROUTES, type RouteName } from "./route-table.ts";
+export * from "./service-schema.ts";
+export { TOOL_LIMITS } from "./tool-limits.ts";
+export type { Tool, ToolAnnotations, ToolRequest } from "./tool-row.ts";
+export { TOOLS, type ToolName, toolOf } from "./tool-table.ts";
+export { type FileWindowResult, fileWindow } from "./tool-work.ts";
 export * from "./vm-schema.ts";

@@ -40,6 +40,8 @@ export const spawnPlan = z.strictObject({
   /** A pool slot: warm up, then pause until `claim`. */
   pool: z.boolean(),
   disk_capacity_bytes: z.number().int(),
+  /** Go on with whatever confinement this machine has, and say what is missing. */
+  allow_unconfined: z.boolean(),
 });
 export type SpawnPlan = z.infer<typeof spawnPlan>;
 
@@ -161,6 +163,8 @@ export const SERVICE_METHODS = {
       state: z.enum(["warm", "ready", "saved"]),
       uptime_ms: z.number(),
       hypervisor_pid: z.number().int(),
+      /** What the owner could not be confined by, in words. Empty: nothing is missing. */
+      unconfined: z.array(z.string()),
     }),
     result: ok,
   },

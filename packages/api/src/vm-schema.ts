@@ -25,6 +25,10 @@ export const VM_REASONS = [
   "image_missing",
   "checkpoint_corrupt",
   "boot_timeout",
+  /** Its vm.json cannot be read: its disk is kept, and it can only be deleted. */
+  "record_unreadable",
+  /** This machine cannot confine the VM's processes, and `allow_unconfined` is not set. */
+  "confinement_refused",
 ] as const;
 export type VmState = (typeof VM_STATES)[number];
 export type VmReason = (typeof VM_REASONS)[number];

@@ -1,4 +1,4 @@
-import { ROUTES, type RouteName } from "@capsem/api";
+import { ROUTES, type RouteName } from "./route-table.ts";
 
 export interface RouteMatch {
   readonly name: RouteName;

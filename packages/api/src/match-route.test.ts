@@ -1,6 +1,6 @@
 import { ROUTES, type RouteName } from "@capsem/api";
 import { expect, test } from "vitest";
-import { matchRoute } from "./router.ts";
+import { matchRoute } from "./match-route.ts";
 
 const ID = "vm_abcdefghij234567";
 const JOB = "job_abcdefghij234567";

@@ -1,0 +1,57 @@
+import { ERRORS, type ErrorKind } from "./error-table.ts";
+import { FILE_ROUTES } from "./file-routes.ts";
+import type { Absent, Route } from "./route.ts";
+import { SERVICE_ROUTES } from "./service-routes.ts";
+import { VM_ROUTES } from "./vm-routes.ts";
+import { WORK_ROUTES } from "./work-routes.ts";
+
+const AREAS: readonly (readonly [string, Readonly<Record<string, Route>>])[] = [
+  ["Service", SERVICE_ROUTES],
+  ["VMs", VM_ROUTES],
+  ["Work in a VM", WORK_ROUTES],
+  ["Files", FILE_ROUTES],
+];
+
+/** docs/api.md: every route with its SDK method, tool and command, then every error kind. */
+export function apiPage(): string {
+  return [
+    "# API",
+    "",
+    "Made from the route table of `packages/api`; schemas are in [openapi.json](openapi.json). The gateway serves these",
+    "routes to whoever has the token; the same routes are on the service's own socket for the user who runs it.",
+    "",
+    'An error is `{"error": {kind, reason, status, retryable}}`. A route that changes something is never repeated by',
+    "our clients; where its answer was lost the error says that the outcome is unknown.",
+    ...AREAS.flatMap(([title, routes]) => ["", `## ${title}`, "", ...table(routes)]),
+    "",
+    "## Errors",
+    "",
+    "| kind | status | may succeed later |",
+    "|---|---|---|",
+    ...Object.entries(ERRORS).map(
+      ([kind, { status, retryable }]) => `| ${kind} | ${status} | ${retryable ? "yes" : "no"} |`,
+    ),
+    "",
+  ].join("\n");
+}
+
+function table(routes: Readonly<Record<string, Route>>): string[] {
+  return [
+    "| route | what | SDK | MCP tool | command | errors |",
+    "|---|---|---|---|---|---|",
+    ...Object.values(routes).map((route) => {
+      const parameters = Object.keys(route.query?.shape ?? {});
+      const query = parameters.length === 0 ? "" : ` ?${parameters.join(" ")}`;
+      const name = `\`${route.method} ${route.path}\`${query}${route.mutates ? "" : " (read)"}`;
+      return `| ${[name, route.summary, `\`${route.sdk}\``, sideOf(route.tool), sideOf(route.command), errorsOf(route.errors)].join(" | ")} |`;
+    }),
+  ];
+}
+
+function sideOf(side: string | Absent): string {
+  return typeof side === "string" ? `\`${side}\`` : `– (${side.none})`;
+}
+
+function errorsOf(kinds: readonly ErrorKind[]): string {
+  return kinds.length === 0 ? "–" : kinds.join(", ");
+}
