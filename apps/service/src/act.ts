@@ -1,4 +1,5 @@
 import { type ErrorKind, toApiFailure } from "@capsem/api";
+import type { Failure } from "@capsem/base";
 import type { ServiceLog } from "./log/service-log.ts";
 
 /** Who asks: the local user on the Unix socket, or a front that names itself. */
@@ -27,27 +28,40 @@ export interface ActEvent {
 /** The one choke point around every route. Rules and ledger will live here; nobody else calls a VM. */
 export type Act = <T>(context: ActContext, event: ActEvent, work: () => Promise<T>) => Promise<T>;
 
-export function createAct(log: ServiceLog, monotonicMs: () => number): Act {
+/** Counts what passes through; never throws. */
+export interface ActObserver {
+  began(event: ActEvent): void;
+  ended(event: ActEvent, durationMs: number, failure: Failure<ErrorKind> | null): void;
+}
+
+export function createAct(
+  log: ServiceLog,
+  monotonicMs: () => number,
+  observers: readonly ActObserver[] = [],
+): Act {
   return async (context, event, work) => {
     const startedMs = monotonicMs();
-    const record = (result: "ok" | ErrorKind, detail?: string) => {
-      log(result === "internal" ? "error" : "info", "act", {
+    for (const observer of observers) observer.began(event);
+    const record = (failure: Failure<ErrorKind> | null) => {
+      const durationMs = monotonicMs() - startedMs;
+      log(failure?.kind === "internal" ? "error" : "info", "act", {
         route: event.route,
         vm_id: event.vmId,
         requester: context.requester.name,
         trace: context.trace,
-        duration_ms: Math.round((monotonicMs() - startedMs) * 1000) / 1000,
-        result,
-        detail,
+        duration_ms: Math.round(durationMs * 1000) / 1000,
+        result: failure?.kind ?? "ok",
+        detail: failure?.detail,
       });
+      for (const observer of observers) observer.ended(event, durationMs, failure);
     };
     try {
       const value = await work();
-      record("ok");
+      record(null);
       return value;
     } catch (thrown) {
       const failure = toApiFailure(thrown);
-      record(failure.kind, failure.detail);
+      record(failure);
       throw failure;
     }
   };

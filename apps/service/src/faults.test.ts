@@ -1,4 +1,3 @@
-import { writeFileSync } from "node:fs";
 import { Failure } from "@capsem/base";
 import { expect, test } from "vitest";
 import { writeFileAtomic } from "./home/atomic-file.ts";
@@ -177,14 +176,32 @@ test("idle and old VMs end, but not while a job runs", async () => {
   expect((await rig.client.get(`/vms/${busy}/info`)).status).toBe(404);
 });
 
-test("a record that cannot be read keeps its folder", async () => {
+test("a clock that somebody sets ends no VM before its time", async () => {
+  const rig = await rigWith({ settings: { idle_secs: 60, lifetime_secs: 1000 } });
+  const id = await createVm(rig);
+  rig.setWallAhead(365 * 24 * 3600_000);
+  await rig.service.sweep.pass();
+  expect(await infoOf(rig, id)).toMatchObject({ state: "running" });
+  rig.setWallAhead(-365 * 24 * 3600_000);
+  rig.advance(1_001_000);
+  await rig.service.sweep.pass();
+  expect((await rig.client.get(`/vms/${id}/info`)).status).toBe(404);
+});
+
+test("a failed VM tells its last lines also after a restart, and goes in its time", async () => {
   const first = await rigWith();
-  const id = await createVm(first, { name: "odd" });
-  await first.client.post(`/vms/${id}/stop`);
-  writeFileSync(`${first.layout.vms}/${id}/vm.json`, "{ not json");
+  const id = await createVm(first);
+  first.killOwners();
+  await untilState(first, id, "failed");
+  const said = (await infoOf(first, id)).log_tail ?? [];
+  expect(said).toContain("claimed");
   await first.service.close();
   const second = await rigWith({ home: first.layout.home });
-  expect(second.service.registry.list()).toEqual([]);
-  expect(second.counts().folders).toBe(1);
-  expect(second.log.some(({ message }) => String(message).includes("left alone"))).toBe(true);
+  expect((await infoOf(second, id)).log_tail).toEqual(said);
+  second.setWallAhead(24 * 3600_000);
+  await second.service.sweep.pass();
+  expect((await infoOf(second, id)).state).toBe("failed");
+  second.advance(15 * 60_000);
+  await second.service.sweep.pass();
+  expect((await second.client.get(`/vms/${id}/info`)).status).toBe(404);
 });

@@ -29,6 +29,39 @@ export const STREAM_LIMITS = {
   framesWaitingMax: 16,
 } as const;
 
+export const EVENT_LIMITS = {
+  /** A dashboard or two, some tools; each costs a queue. */
+  subscribersMax: 32,
+  queuedMax: 256,
+  /** A failed VM's event carries its last lines: few of them may be large. */
+  queuedCharsMax: 1 * MIB,
+  /** Clients send nothing; the library must still read one frame to see that. */
+  clientFrameBytesMax: 1 * KIB,
+} as const;
+
+export const STATS_LIMITS = {
+  /** Of each route, for its percentiles. */
+  durationsKept: 256,
+} as const;
+
+export const TROUBLE_LIMITS = {
+  /** Groups of findings; the one that is quiet for longest goes. */
+  groupsMax: 100,
+  /** Of one group: when, where and what. */
+  sightingsMax: 50,
+  titleCharactersMax: 200,
+  detailCharactersMax: 500,
+  panicFramesMax: 16,
+  panicMessageCharactersMax: 1_000,
+  panicFileBytesMax: 64 * KIB,
+  /** Last lines of an owner's own words, where an uncaught error stands. */
+  ownerLinesKept: 64,
+  listedDefault: 20,
+  /** Panics that are read out of the gateway's log. */
+  gatewayPanicsMax: 50,
+  gatewayPanicBytesMax: 256 * KIB,
+} as const;
+
 export const EXEC_LIMITS = {
   /** Kept of each of stdout and stderr in an exec answer. */
   outputBytesMax: 1 * MIB,
@@ -36,8 +69,6 @@ export const EXEC_LIMITS = {
   outputGraceMs: 2_000,
   /** What we allow beyond the job's own limit, for the guest's kill to come back. */
   timeoutGraceMs: 10_000,
-  /** One typed chunk of job output (see job/chunk-reader.ts). */
-  chunkBytesMax: 16 * MIB,
 } as const;
 
 export const TIMES = {
@@ -70,6 +101,8 @@ export const TIMES = {
 } as const;
 
 export const VM_LIMITS = {
+  /** An owner holds three lanes, its logs, and an output file for each job that it still remembers. */
+  ownerOpenFilesMax: 1_024,
   /** What the host side of a VM uses beside the guest's memory. */
   overheadMib: 160,
   /** Share of the available memory that VMs may be promised. */
@@ -84,6 +117,8 @@ export const VM_LIMITS = {
   /** A home's VMs have one range of that many ids. */
   uidRanges: 8_192,
   removeTries: 3,
+  /** Of a vm.json that cannot be parsed: name and sizes stand at its beginning. */
+  recordBytesRead: 64 * KIB,
 } as const;
 
 export const POOL_LIMITS = {
@@ -103,7 +138,12 @@ export const GOLDEN_LIMITS = {
 export const LOG_LIMITS = {
   fileBytesMax: 10 * MIB,
   filesKept: 3,
+  /** Logs and panics that nobody wrote for longer are removed. */
   keptMs: 7 * 24 * 3600_000,
+  /** From one round of removal to the next, and how much of a round one pass of the sweep does. */
+  roundIntervalMs: 3600_000,
+  foldersAPass: 16,
+  filesAFolder: 128,
   /** One line; the rest of a longer one is dropped. */
   lineBytesMax: 64 * KIB,
   tailLines: 200,

@@ -1,3 +1,4 @@
+import { defer } from "@capsem/base";
 import { expect, test } from "vitest";
 import type { Rig } from "./testing/rig.ts";
 import { createVm, infoOf, useRigs } from "./testing/use-rigs.ts";
@@ -74,4 +75,23 @@ test("a machine with little memory has no pool", async () => {
   memory.bytes = 3 * 1024 ** 3;
   await rig.service.pool.sweep();
   expect(rig.counts()).toMatchObject({ folders: 0, processes: 0 });
+});
+
+test("a slot that gives way while its disk is being made leaves nothing and harms nobody", async () => {
+  const gate = defer<void>();
+  const waiting = { count: 0 };
+  const diskGate = async () => {
+    waiting.count += 1;
+    if (waiting.count === 1) await gate.promise;
+  };
+  const rig = await rigWith({ settings: { pool_size: 1 }, faults: { diskGate } });
+  await expect.poll(() => waiting.count, { timeout: 30_000 }).toBe(1);
+  const id = await createVm(rig);
+  // Its folder stays as long as something may still be written into it.
+  expect(rig.counts()).toMatchObject({ folders: 2 });
+  gate.resolve();
+  await untilWarm(rig, 1);
+  expect(await infoOf(rig, id)).toMatchObject({ state: "running" });
+  expect(rig.counts()).toMatchObject({ folders: 2 });
+  expect(rig.service.pool.discardedCount).toBe(0);
 });

@@ -1,16 +1,28 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readFileSync, realpathSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import { availableParallelism, freemem } from "node:os";
 import type { Duplex, Readable, Writable } from "node:stream";
 import { Bug, messageOf } from "@capsem/base";
-import type { OwnerChild, OwnerExit, Powers, Processes } from "./powers.ts";
+import { nodeReadPaths } from "@capsem/jail";
+import { builtPath, native } from "@capsem/native";
+import { type OwnerProgram, ownerWords } from "./owner/owner-launch.ts";
+import type { Confinement, OwnerChild, OwnerExit, Powers, Processes } from "./powers.ts";
 
 /** The machine's own powers, Linux. `ownerPath` is the owner's bundle, run by our own Node. */
 export function nodePowers(ownerPath: string): Powers {
+  const uid = process.getuid?.() ?? -1;
+  const nodeBinary = realpathSync(process.execPath);
+  const program: OwnerProgram = {
+    nodeBinary,
+    bundle: ownerPath,
+    grants: nodeReadPaths(nodeBinary, [ownerPath, builtPath("native.node")]),
+    servicePid: process.pid,
+    isRoot: uid === 0,
+  };
   return {
-    uid: process.getuid?.() ?? -1,
+    uid,
     pid: process.pid,
     hostCpus: availableParallelism(),
     nowMs: () => Date.now(),
@@ -22,7 +34,8 @@ export function nodePowers(ownerPath: string): Powers {
       return bavail * bsize;
     },
     processes: linuxProcesses(),
-    startOwner: (descriptors) => startOwner(ownerPath, descriptors),
+    startOwner: (plan, descriptors) => startOwner(ownerWords(program, plan), descriptors),
+    confinement: () => confinementOf(native().landlockAbi()),
   };
 }
 
@@ -39,10 +52,8 @@ export function linuxProcesses(): Processes {
       if (state === "Z" || state === "X" || startTicks === undefined) return null;
       return `${bootId}:${startTicks}`;
     },
-    privateBytes(pid) {
-      const [, resident, shared] = (readText(`/proc/${pid}/statm`) ?? "").split(" ").map(Number);
-      return resident === undefined || shared === undefined ? 0 : (resident - shared) * PAGE_BYTES;
-    },
+    residentBytes: (pid) => memoryOf(pid).resident,
+    privateBytes: (pid) => memoryOf(pid).resident - memoryOf(pid).shared,
     kill(pid, signal) {
       try {
         return process.kill(pid, signal);
@@ -55,6 +66,11 @@ export function linuxProcesses(): Processes {
 }
 
 const PAGE_BYTES = 4096;
+
+function memoryOf(pid: number): { resident: number; shared: number } {
+  const [, resident = 0, shared = 0] = (readText(`/proc/${pid}/statm`) ?? "").split(" ").map(Number);
+  return { resident: resident * PAGE_BYTES, shared: shared * PAGE_BYTES };
+}
 
 function availableMemoryBytes(): number {
   const kib = /^MemAvailable:\s+(\d+) kB$/m.exec(readText("/proc/meminfo") ?? "")?.[1];
@@ -72,13 +88,23 @@ function readText(path: string): string | null {
   }
 }
 
+/** What an owner will be confined by; each proves it for itself before its VM runs, or does not start. */
+function confinementOf(landlockAbi: number): Confinement {
+  return landlockAbi > 0
+    ? { isEnforced: true, reason: `Landlock (version ${landlockAbi}) and seccomp` }
+    : {
+        isEnforced: false,
+        reason: "this kernel has no Landlock, or it is switched off; VMs start with allow_unconfined alone",
+      };
+}
+
 /** The owner inherits nothing but its plan's descriptors and a fixed environment. */
 export function startOwner(
-  ownerPath: string,
+  { file, args }: { readonly file: string; readonly args: readonly string[] },
   descriptors: readonly number[],
   env: Readonly<Record<string, string>> = {},
 ): OwnerChild {
-  const child = spawn(process.execPath, [ownerPath], {
+  const child = spawn(file, args, {
     stdio: ["pipe", "ignore", "pipe", "pipe", ...descriptors],
     env: { PATH: process.env.PATH ?? "/usr/sbin:/usr/bin:/sbin:/bin", LANG: "C.UTF-8", ...env },
     cwd: "/",

@@ -1,4 +1,5 @@
 import type { Duplex, Readable, Writable } from "node:stream";
+import type { SpawnPlan } from "@capsem/api";
 
 /** What the service takes from the machine. Made in powers-node.ts, replaced in tests. */
 export interface Powers {
@@ -11,12 +12,23 @@ export interface Powers {
   availableMemoryBytes(): number;
   freeDiskBytes(folder: string): Promise<number>;
   readonly processes: Processes;
-  startOwner(descriptors: readonly number[]): OwnerChild;
+  /** `descriptors` become 4 and up, in the order that the plan's numbers say. */
+  startOwner(plan: SpawnPlan, descriptors: readonly number[]): OwnerChild;
+  /** What `startOwner` does to confine an owner, for status and doctor. */
+  confinement(): Confinement;
+}
+
+export interface Confinement {
+  readonly isEnforced: boolean;
+  /** By what it is enforced, or why it is not. */
+  readonly reason: string;
 }
 
 export interface Processes {
   /** Identifies one life of a pid: its start time and the boot. Null when no such process lives (a zombie is dead). */
   birth(pid: number): string | null;
+  /** Memory of this process, what it shares included; 0 when it cannot be read. */
+  residentBytes(pid: number): number;
   /** Memory that only this process has; 0 when it cannot be read. */
   privateBytes(pid: number): number;
   /** False when the process is gone. */

@@ -6,12 +6,12 @@ import { createHome, type HomeLayout, homeLayout } from "./home/layout.ts";
 import { checkSchemaVersion } from "./home/schema-version.ts";
 import { PROCESS_LIMITS } from "./limits.ts";
 import { LogFile } from "./log/log-file.ts";
-import { writePanic } from "./log/panics.ts";
 import { createServiceLog } from "./log/service-log.ts";
 import type { Machinery } from "./machinery.ts";
 import type { Powers } from "./powers.ts";
 import { startService } from "./service.ts";
 import { readSettings } from "./settings.ts";
+import { panicOf, writePanic } from "./trouble/panic.ts";
 
 export const EXIT_CODES = { stopped: 0, failed: 1, alreadyRunning: 3, homeRefused: 4, panic: 70 } as const;
 
@@ -54,7 +54,8 @@ async function serve(options: RunOptions, layout: HomeLayout): Promise<number> {
   const file = new LogFile(join(layout.logs, "service.jsonl"));
   const log = createServiceLog(file, powers.nowMs);
   options.onUncaught((thrown) => {
-    writePanic(layout.panics, thrown, new Date(powers.nowMs()), powers.pid);
+    const time = new Date(powers.nowMs());
+    writePanic(layout.panics, panicOf({ process: "service", pid: powers.pid, time, thrown }));
     options.exit(EXIT_CODES.panic);
   });
   const settings = await readSettings(layout.settings, options.poolSize);

@@ -12,6 +12,8 @@ export const settingsFile = z.strictObject({
   retained_max: z.number().int().min(1).max(4_096).default(32),
   memory_gib_max: z.number().min(0.25).max(64).default(4),
   default_cpus: z.number().int().min(1).max(64).default(1),
+  /** Start VMs although this machine cannot confine their processes as it should (docs/confinement.md). */
+  allow_unconfined: z.boolean().default(false),
   default_memory_gib: z.number().min(0.25).max(64).multipleOf(0.25).default(0.5),
 });
 export type Settings = z.infer<typeof settingsFile>;

@@ -21,6 +21,7 @@ export function serviceStatusOf(parts: StatusParts): ServiceStatus {
   const { layout, powers, settings, registry, pool, launcher, startedAt } = parts;
   const vms = registry.list();
   const accelerator = launcher.known?.accelerator;
+  const { isEnforced, reason } = powers.confinement();
   return {
     version: VERSION,
     pid: powers.pid,
@@ -32,6 +33,7 @@ export function serviceStatusOf(parts: StatusParts): ServiceStatus {
       running: vms.filter(({ record }) => record.state === "running").length,
       total: vms.length,
     },
+    confinement: { is_enforced: isEnforced, reason },
     pool: { warm: pool.count("warm"), preparing: pool.count("preparing"), target: pool.target },
     limits: {
       running_max: settings.running_max,

@@ -3,25 +3,40 @@ import type { Duplex } from "node:stream";
 import { apiFailure } from "@capsem/api";
 import { type RawData, type WebSocket, WebSocketServer } from "ws";
 import type { Frame, FrameSocket } from "./job/frame-socket.ts";
-import { STREAM_LIMITS } from "./limits.ts";
+import { EVENT_LIMITS, STREAM_LIMITS } from "./limits.ts";
 
-export const STREAM_PROTOCOL = "capsem.stream.v1";
+/** The subprotocol of each WebSocket route, and the largest frame that its client may send. */
+const PROTOCOLS = {
+  stream: { name: "capsem.stream.v1", frameBytesMax: STREAM_LIMITS.frameBytesMax },
+  events: { name: "capsem.events.v1", frameBytesMax: EVENT_LIMITS.clientFrameBytesMax },
+} as const;
+export type SocketRoute = keyof typeof PROTOCOLS;
 
-const server = new WebSocketServer({
-  noServer: true,
-  // The library closes with 1009 before it keeps a byte more.
-  maxPayload: STREAM_LIMITS.frameBytesMax,
-  perMessageDeflate: false,
-  handleProtocols: (offered) => (offered.has(STREAM_PROTOCOL) ? STREAM_PROTOCOL : false),
-});
+const servers: Readonly<Record<SocketRoute, WebSocketServer>> = {
+  stream: serverOf(PROTOCOLS.stream),
+  events: serverOf(PROTOCOLS.events),
+};
 
-export function checkProtocol(request: IncomingMessage): void {
+function serverOf({ name, frameBytesMax }: (typeof PROTOCOLS)[SocketRoute]): WebSocketServer {
+  return new WebSocketServer({
+    noServer: true,
+    // The library closes with 1009 before it keeps a byte more.
+    maxPayload: frameBytesMax,
+    perMessageDeflate: false,
+    handleProtocols: (offered) => (offered.has(name) ? name : false),
+  });
+}
+
+/** Null: the route is no WebSocket. */
+export function socketRouteOf(route: string): SocketRoute | null {
+  return route === "stream" || route === "events" ? route : null;
+}
+
+export function checkProtocol(request: IncomingMessage, route: SocketRoute): void {
   const offered = (request.headers["sec-websocket-protocol"] ?? "").split(",").map((word) => word.trim());
-  if (!offered.includes(STREAM_PROTOCOL)) {
-    throw apiFailure(
-      "invalid_input",
-      `Cannot open the stream: subprotocol ${STREAM_PROTOCOL} is not offered`,
-    );
+  const { name } = PROTOCOLS[route];
+  if (!offered.includes(name)) {
+    throw apiFailure("invalid_input", `Cannot open the WebSocket: subprotocol ${name} is not offered`);
   }
 }
 
@@ -30,10 +45,11 @@ export function acceptWebSocket(
   request: IncomingMessage,
   socket: Duplex,
   head: Buffer,
+  route: SocketRoute,
 ): Promise<FrameSocket> {
   return new Promise((resolve, reject) => {
     socket.once("close", () => reject(apiFailure("cancelled", "Cannot open the stream: the client is gone")));
-    server.handleUpgrade(request, socket, head, (webSocket) => resolve(frameSocket(webSocket)));
+    servers[route].handleUpgrade(request, socket, head, (webSocket) => resolve(frameSocket(webSocket)));
   });
 }
 
@@ -68,18 +84,21 @@ function frameSocket(webSocket: WebSocket): FrameSocket {
       if (webSocket.isPaused && waiting.length < STREAM_LIMITS.framesWaitingMax / 2) webSocket.resume();
       return frame;
     },
-    send(frame) {
-      return new Promise((resolve, reject) => {
-        webSocket.send(frame, (error) => {
-          if (error == null) resolve();
-          else reject(apiFailure("cancelled", "Cannot send: the client is gone", { cause: error }));
-        });
-      });
-    },
+    send: (frame) => send(webSocket, frame),
+    sendText: (text) => send(webSocket, text),
     close(code, reason) {
       // A paused socket would never see the client's answer to the close.
       webSocket.resume();
       webSocket.close(code, reason);
     },
   };
+}
+
+function send(webSocket: WebSocket, data: Uint8Array | string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    webSocket.send(data, (error) => {
+      if (error == null) resolve();
+      else reject(apiFailure("cancelled", "Cannot send: the client is gone", { cause: error }));
+    });
+  });
 }

@@ -5,8 +5,8 @@ import { TIMES, VM_LIMITS } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import { VmLogs } from "../log/vm-logs.ts";
 import type { GoldenDraft, GoldenIdentity, Machinery } from "../machinery.ts";
-import type { OwnerStarter } from "../owner/owner-start.ts";
 import type { Powers } from "../powers.ts";
+import type { StartsOwners } from "../trouble/owner-watch.ts";
 
 const MIB = 1024 * 1024;
 
@@ -14,7 +14,7 @@ export interface GoldenParts {
   readonly layout: HomeLayout;
   readonly powers: Powers;
   readonly machinery: Machinery;
-  readonly starter: OwnerStarter;
+  readonly starter: StartsOwners;
   readonly log: ServiceLog;
 }
 

@@ -1,6 +1,5 @@
-import { apiFailure, ROUTES, type Route } from "@capsem/api";
+import { apiFailure, ROUTES, type Route, type RouteMatch } from "@capsem/api";
 import * as z from "zod";
-import type { RouteMatch } from "./router.ts";
 
 export interface ParsedParts {
   readonly params: unknown;
@@ -14,10 +13,18 @@ export function routeOf(match: RouteMatch): Route {
 /** Path and query by the route's schemas. A parameter that the route does not take is an error. */
 export function parseParts(match: RouteMatch, search: string): ParsedParts {
   const route = routeOf(match);
+  const known = route.query?.shape ?? {};
   const query: Record<string, string> = {};
   for (const [key, value] of new URLSearchParams(search)) {
     if (Object.hasOwn(query, key)) {
       throw apiFailure("invalid_input", `Cannot read the request: parameter "${key}" is given twice`);
+    }
+    // The schema would not see a name such as __proto__, which is no key of the object that it is set on.
+    if (!Object.hasOwn(known, key)) {
+      throw apiFailure(
+        "invalid_input",
+        `Cannot read the request: query: no parameter ${JSON.stringify(key.slice(0, 64))}`,
+      );
     }
     query[key] = value;
   }

@@ -1,16 +1,16 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { apiFailure, ROUTES } from "@capsem/api";
+import { apiFailure, matchRoute, ROUTES, type RouteMatch } from "@capsem/api";
 import { assert } from "@capsem/base";
 import type { Act, ActContext, Principal } from "../act.ts";
 import type { FrameSocket } from "../job/frame-socket.ts";
 import { HTTP_LIMITS } from "../limits.ts";
-import { acceptWebSocket, checkProtocol } from "../websocket.ts";
+import { acceptWebSocket, checkProtocol, socketRouteOf } from "../websocket.ts";
 import { errorBody } from "./error-body.ts";
 import type { Answer, Handlers, RouteCall } from "./handler.ts";
 import { parseBody, parseParts, routeOf } from "./parse-call.ts";
 import { bodyChunks, readJsonBody } from "./request-body.ts";
-import { matchRoute, type RouteMatch } from "./router.ts";
+
 import { sendAnswer, sendJson } from "./send-answer.ts";
 
 export interface ApiServerOptions {
@@ -31,6 +31,8 @@ export interface ApiServer {
 /** The HTTP front: it takes connected sockets with a principal; a listener is only one source of them. */
 export function createApiServer(options: ApiServerOptions, listenerPrincipal: Principal): ApiServer {
   const principals = new WeakMap<Duplex, Principal>();
+  /** Not the HTTP server's any more, but its end waits for them. */
+  const upgraded = new Set<Duplex>();
   const http = createServer({
     maxHeaderSize: HTTP_LIMITS.headerBytesMax,
     headersTimeout: HTTP_LIMITS.headersTimeoutMs,
@@ -49,6 +51,8 @@ export function createApiServer(options: ApiServerOptions, listenerPrincipal: Pr
     void serve(options, request, response, principalOf(request.socket));
   });
   http.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    upgraded.add(socket);
+    socket.once("close", () => upgraded.delete(socket));
     void serveUpgrade(options, request, socket, head, principalOf(socket));
   });
   return {
@@ -61,7 +65,10 @@ export function createApiServer(options: ApiServerOptions, listenerPrincipal: Pr
       return new Promise((resolve) => {
         http.close(() => resolve());
         http.closeIdleConnections();
-        setTimeout(() => http.closeAllConnections(), CLOSE_TIMEOUT_MS).unref();
+        setTimeout(() => {
+          http.closeAllConnections();
+          for (const socket of upgraded) socket.destroy();
+        }, CLOSE_TIMEOUT_MS).unref();
       });
     },
   };
@@ -112,15 +119,16 @@ async function serveUpgrade(
   socket.on("error", () => gone.abort());
   try {
     const { match, search } = find(request);
-    if (routeOf(match).request !== "websocket") {
+    const route = socketRouteOf(match.name);
+    if (route === null) {
       throw apiFailure("invalid_input", "Cannot upgrade the request: the route is no WebSocket");
     }
-    checkProtocol(request);
+    checkProtocol(request, route);
     const parts = parseParts(match, search);
     const context = contextOf(request, principal, gone.signal);
     const openSocket = (): Promise<FrameSocket> => {
       isAccepted = true;
-      return acceptWebSocket(request, socket, head);
+      return acceptWebSocket(request, socket, head, route);
     };
     const call = { ...parts, body: undefined, context, bytes: bytesOf(request), openSocket };
     await options.act(context, eventOf(match), async () => {
@@ -169,7 +177,12 @@ function eventOf(match: RouteMatch) {
   return { route: match.name, mutates: ROUTES[match.name].mutates, vmId: match.params.id ?? null };
 }
 
-function contextOf(request: IncomingMessage, requester: Principal, signal: AbortSignal): ActContext {
+/** Whoever reaches the socket is the user already: the header says only through which front, for the log. */
+const REQUESTER_HEADER = "x-capsem-requester";
+const GATEWAY: Principal = { kind: "gateway", name: "gateway" };
+
+function contextOf(request: IncomingMessage, principal: Principal, signal: AbortSignal): ActContext {
+  const requester = request.headers[REQUESTER_HEADER] === GATEWAY.kind ? GATEWAY : principal;
   const trace = request.headers.traceparent;
   const time = Number(request.headers["x-capsem-time-left-ms"]);
   const timeLeftMs = Number.isFinite(time) && time > 0 ? time : null;
@@ -196,22 +209,39 @@ function refuse(request: IncomingMessage, response: ServerResponse, thrown: unkn
     return;
   }
   const body = errorBody(thrown);
-  if (!request.complete) {
-    response.setHeader("connection", "close");
-    discard(request);
+  if (request.complete) {
+    sendJson(response, body.error.status, body);
+    return;
   }
-  sendJson(response, body.error.status, body);
+  // Whole, but not ended: closing a connection with unread bytes resets it, and the answer would be lost.
+  const text = JSON.stringify(body);
+  response.writeHead(body.error.status, {
+    connection: "close",
+    "content-type": "application/json",
+    "content-length": Buffer.byteLength(text),
+  });
+  response.write(text);
+  discard(request, () => response.end());
 }
 
-/** Lets a client that still sends read our answer; what it sends above a limit is cut. */
-function discard(request: IncomingMessage): void {
+/** Lets a client that still sends read our answer; what it sends above a limit, or for long, is cut. */
+function discard(request: IncomingMessage, done: () => void): void {
   let bytes = 0;
+  const timer = setTimeout(done, REFUSED_BODY_MS);
+  const stop = () => {
+    clearTimeout(timer);
+    done();
+  };
   request.on("data", (chunk: Buffer) => {
     bytes += chunk.length;
-    if (bytes > HTTP_LIMITS.refusedBodyBytesMax) request.socket.destroy();
+    if (bytes > HTTP_LIMITS.refusedBodyBytesMax) stop();
   });
+  request.once("end", stop).once("close", stop);
   request.resume();
 }
+
+/** What a client that was refused in the middle of its body gets to notice. */
+const REFUSED_BODY_MS = 2_000;
 
 function refuseUpgrade(socket: Duplex, thrown: unknown): void {
   const body = errorBody(thrown);

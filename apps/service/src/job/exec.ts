@@ -1,11 +1,10 @@
 import { apiFailure, type ExecRequest, type ExecResult, type OwnerJobEnd } from "@capsem/api";
 import { Failure, ignore } from "@capsem/base";
-import type { MuxStream } from "@capsem/wire";
+import { type MuxStream, readJobChunks } from "@capsem/wire";
 import type { ActContext } from "../act.ts";
 import { EXEC_LIMITS } from "../limits.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
 import { settledWithin } from "../owner/settled.ts";
-import { createChunkReader } from "./chunk-reader.ts";
 import { jobStartParams } from "./job-request.ts";
 import { OutputCollector } from "./output-collector.ts";
 
@@ -32,7 +31,7 @@ export async function execute(
   try {
     await run.call("job.start", params, limits);
     const { stream } = await run.open("job.read", { job, offset: 0, follow: true }, limits);
-    const output = { 1: collector(), 2: collector() };
+    const output = { stdout: collector(), stderr: collector() };
     const collected = collect(stream, output);
     try {
       if (stdin !== null) ignore(feed(run, job, stdin, context.signal));
@@ -53,7 +52,7 @@ export async function execute(
   }
 }
 
-type Output = Readonly<Record<1 | 2, OutputCollector>>;
+type Output = Readonly<Record<"stdout" | "stderr", OutputCollector>>;
 
 function collector(): OutputCollector {
   return new OutputCollector(EXEC_LIMITS.outputBytesMax);
@@ -61,10 +60,9 @@ function collector(): OutputCollector {
 
 /** Drains all of the output, keeps its beginning. Never rejects: a lost owner ends the wait for the job too. */
 async function collect(stream: MuxStream, output: Output): Promise<void> {
-  const split = createChunkReader();
   try {
-    for (let bytes = await stream.read(); bytes !== null; bytes = await stream.read()) {
-      for (const piece of split(bytes)) output[piece.kind].add(piece.bytes);
+    for await (const { kind, bytes } of readJobChunks(stream, ["stdout", "stderr"])) {
+      (kind === "stdout" ? output.stdout : output.stderr).add(bytes);
     }
   } catch (thrown) {
     if (!(thrown instanceof Failure)) throw thrown;
@@ -105,8 +103,8 @@ function resultOf(job: string, end: OwnerJobEnd, output: Output, durationMs: num
     signal: end.signal,
     timed_out: end.timed_out,
     out_of_memory: end.out_of_memory,
-    stdout: output[1].data(end.stdout_bytes),
-    stderr: output[2].data(end.stderr_bytes),
+    stdout: output.stdout.data(end.stdout_bytes),
+    stderr: output.stderr.data(end.stderr_bytes),
     duration_ms: durationMs,
     agent_ms: end.agent_us / 1000,
   };

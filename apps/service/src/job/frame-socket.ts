@@ -1,9 +1,11 @@
-/** A connected message socket of binary frames, as the stream session needs it. Made by websocket.ts. */
+/** A connected message socket, as sessions need it. Made by websocket.ts. */
 export interface FrameSocket {
   /** The next frame, or null when the client is gone. A text frame is null bytes: a violation. */
   next(): Promise<Frame | null>;
   /** Resolves when the frame is handed to the kernel; rejects when the client is gone. */
   send(frame: Uint8Array): Promise<void>;
+  /** The same for one text message. */
+  sendText(text: string): Promise<void>;
   close(code: number, reason: string): void;
   /** Resolves when the socket is over, for whatever cause. */
   readonly closed: Promise<void>;

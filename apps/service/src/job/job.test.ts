@@ -1,37 +1,7 @@
 import { expect, test } from "vitest";
-import { createChunkReader } from "./chunk-reader.ts";
 import { jobStartParams } from "./job-request.ts";
 import { OutputCollector } from "./output-collector.ts";
 import { outputFrames, parseClientFrame } from "./stream-frames.ts";
-
-const chunk = (kind: number, text: string) => {
-  const bytes = Buffer.from(text);
-  const header = Buffer.alloc(5);
-  header[0] = kind;
-  header.writeUInt32BE(bytes.length, 1);
-  return Buffer.concat([header, bytes]);
-};
-
-test("typed chunks are read over any split", () => {
-  const whole = Buffer.concat([chunk(1, "hello"), chunk(2, ""), chunk(2, "no"), chunk(1, "x".repeat(100))]);
-  for (let size = 1; size <= whole.length; size++) {
-    const read = createChunkReader();
-    const texts = { 1: "", 2: "" };
-    for (let at = 0; at < whole.length; at += size) {
-      for (const { kind, bytes } of read(whole.subarray(at, at + size)))
-        texts[kind] += Buffer.from(bytes).toString();
-    }
-    expect(texts).toEqual({ 1: `hello${"x".repeat(100)}`, 2: "no" });
-  }
-});
-
-test.each([
-  { what: "stdin", bytes: chunk(0, "x") },
-  { what: "an unknown kind", bytes: chunk(7, "x") },
-  { what: "a length without bound", bytes: Buffer.from([1, 255, 255, 255, 255]) },
-])("$what in job output is refused", ({ bytes }) => {
-  expect(() => createChunkReader()(bytes)).toThrow("Cannot read job output");
-});
 
 test.each([
   { bytes: "abc", max: 10, produced: 3, data: { encoding: "utf8", data: "abc", truncated: false } },

@@ -1,16 +1,21 @@
-import type { StreamClientMessage } from "@capsem/api";
+import { apiFailure, type StreamClientMessage } from "@capsem/api";
 import { Failure, ignore, messageOf, unreachable, within } from "@capsem/base";
-import type { MuxStream } from "@capsem/wire";
+import { type MuxStream, readJobChunks } from "@capsem/wire";
 import type { ActContext } from "../act.ts";
 import { errorBody } from "../http/error-body.ts";
 import { STREAM_LIMITS } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
-import { createChunkReader } from "./chunk-reader.ts";
 import { CLOSE_CODES, type FrameSocket } from "./frame-socket.ts";
 import { jobStartParams } from "./job-request.ts";
 import { JobStdin } from "./job-stdin.ts";
-import { outputFrames, parseClientFrame, StreamViolation, serverFrame } from "./stream-frames.ts";
+import {
+  FRAME_KINDS,
+  outputFrames,
+  parseClientFrame,
+  StreamViolation,
+  serverFrame,
+} from "./stream-frames.ts";
 
 export interface StreamParts {
   readonly run: OwnerRun;
@@ -92,17 +97,15 @@ async function sendOutput(
   from: { readonly asked: number; readonly given: number },
 ): Promise<void> {
   const { socket, run } = parts;
-  const split = createChunkReader();
   let reached = from.given;
   try {
-    for (let bytes = await output.read(); bytes !== null; bytes = await output.read()) {
-      for (const piece of split(bytes)) {
-        reached += piece.bytes.length;
-        for (const frame of outputFrames(piece.kind, piece.bytes)) await socket.send(frame);
-      }
+    for await (const { kind, bytes } of readJobChunks(output, ["stdout", "stderr"])) {
+      reached += bytes.length;
+      const number = kind === "stdout" ? FRAME_KINDS.stdout : FRAME_KINDS.stderr;
+      for (const frame of outputFrames(number, bytes)) await socket.send(frame);
     }
   } catch (thrown) {
-    throw await run.streamFailure(thrown);
+    throw isBrokenOutput(thrown) ? brokenOutput(job, thrown) : await run.streamFailure(thrown);
   }
   const end = await run.call("job.wait", { job });
   await socket.send(
@@ -118,6 +121,20 @@ async function sendOutput(
     }),
   );
   socket.close(CLOSE_CODES.done, "the job ended");
+}
+
+/** Kinds of wire's chunk reader: what the owner sent is its fault, never the client's. */
+const BROKEN_KINDS: readonly string[] = ["bad_message", "wrong_direction", "too_large", "truncated"];
+
+function isBrokenOutput(thrown: unknown): thrown is Failure {
+  return thrown instanceof Failure && BROKEN_KINDS.includes(thrown.kind);
+}
+
+function brokenOutput(job: string, cause: Failure): Failure {
+  return apiFailure("internal", `Cannot read the output of job "${job}": its form is broken`, {
+    cause,
+    detail: cause.message,
+  });
 }
 
 /** Until the client leaves. What comes after the job's end is dropped: the client cannot know of it yet. */

@@ -5,7 +5,6 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { createLineSplitter } from "./line-splitter.ts";
 import { LogFile } from "./log-file.ts";
 import { readLogWindow } from "./log-window.ts";
-import { writePanic } from "./panics.ts";
 import { VmLogs } from "./vm-logs.ts";
 
 let folder = "";
@@ -106,10 +105,4 @@ test("an owner's lines go where their source says, and garbage is the owner's", 
   ]);
   for (let line = 0; line < 500; line++) logs.take(`${line}`);
   expect(logs.tail(1000)).toHaveLength(200);
-});
-
-test("panics are kept by count", () => {
-  for (let second = 0; second < 60; second++) writePanic(folder, new Error("x"), new Date(second * 1000), 1);
-  expect(readdirSync(folder)).toHaveLength(50);
-  expect(writePanic(folder, "a word", new Date(0), 2)).toContain("1970");
 });

@@ -1,8 +1,10 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { messageOf } from "@capsem/base";
 import * as z from "zod";
 import { LOG_LIMITS } from "../limits.ts";
 import { LogFile } from "./log-file.ts";
+import { readLogWindow } from "./log-window.ts";
 
 export const VM_LOG_FILES = {
   console: "console.log",
@@ -64,6 +66,24 @@ export class VmLogs {
   async close(): Promise<void> {
     await Promise.all(Object.values(this.#files).map((file) => file.close()));
   }
+}
+
+/** The last lines of console and owner in a VM's log files: what its user would have seen of a failure. Never throws. */
+export async function readLogTail(
+  folder: string,
+  lines: number = LOG_LIMITS.tailLinesShown,
+): Promise<string[]> {
+  const read = async (source: VmLogSource, tail: number) => {
+    try {
+      const maxBytes = LOG_LIMITS.windowBytesMax;
+      return (await readLogWindow(join(folder, VM_LOG_FILES[source]), { tail, maxBytes })).lines;
+    } catch (thrown) {
+      return [`${VM_LOG_FILES[source]} cannot be read: ${messageOf(thrown)}`];
+    }
+  };
+  const half = Math.floor(lines / 2);
+  const [console, owner] = await Promise.all([read("console", half), read("owner", lines - half)]);
+  return [...console, ...owner.map((line) => sort(line).shown)];
 }
 
 function sort(line: string): { source: VmLogSource; text: string; shown: string } {

@@ -7,6 +7,7 @@ import type { OwnerRun } from "./owner-run.ts";
  * again. An answer that is an error is an answer: the guest's health is the owner's to report.
  */
 export function watchHealth(run: OwnerRun, onChange: () => void): void {
+  run.onHealth = onChange;
   let missed = 0;
   let timer: NodeJS.Timeout | null = null;
   const beat = async () => {

@@ -9,6 +9,7 @@ import {
   type VmReason,
 } from "@capsem/api";
 import { assert, type Deferred, defer, Failure, ignore, within } from "@capsem/base";
+import { LAUNCH_STEPS } from "@capsem/native";
 import { createPeer, type Peer } from "@capsem/rpc";
 import type { MuxStream } from "@capsem/wire";
 import { LOG_LIMITS, TIMES } from "../limits.ts";
@@ -63,7 +64,13 @@ export class OwnerRun {
   readonly lost: Promise<OwnerEnd>;
   /** Owner and hypervisor are no more, or could not be killed in time. Never rejects. */
   readonly gone: Promise<OwnerEnd>;
+  /** Its stderr has ended, which comes by another way than its exit. Whoever inherited it may hold it open. */
+  readonly saidAll: Promise<void>;
   readonly health: Health = { owner: "ok", guest: "ok" };
+  /** Told when `health` is another. */
+  onHealth: () => void = () => undefined;
+  /** What the owner could not be confined by, in words; it says so when it is ready. Empty: it is confined. */
+  unconfined: readonly string[] = [];
   isLost = false;
   readonly #child: OwnerChild;
   readonly #processes: Processes;
@@ -74,6 +81,7 @@ export class OwnerRun {
   #hypervisor: { pid: number; birth: string } | null = null;
   #lastWords: OwnerEnd | null = null;
   #isKilled = false;
+  #exit: OwnerExit | null = null;
 
   constructor(options: OwnerRunOptions) {
     const { child, plan } = options;
@@ -91,7 +99,12 @@ export class OwnerRun {
     child.stdin.end(`${JSON.stringify(plan)}\n`);
     const lines = createLineSplitter(LOG_LIMITS.lineBytesMax, options.onLogLine);
     child.stderr.on("data", (chunk: Buffer) => lines.push(chunk));
-    child.stderr.on("end", () => lines.end());
+    this.saidAll = new Promise((resolve) => {
+      child.stderr.on("end", () => {
+        lines.end();
+        resolve();
+      });
+    });
     if (child.pid !== null) options.onProcess("owner", child.pid);
     this.lost = this.#watchLoss();
     this.gone = this.#watchEnd();
@@ -141,6 +154,14 @@ export class OwnerRun {
     }
   }
 
+  /** Once it is gone: how the program itself failed, null when it ended in order, said why, or was killed by us. */
+  get crash(): string | null {
+    if (this.#lastWords !== null || this.#isKilled || this.#exit === null) return null;
+    const { code, signal, message } = this.#exit;
+    if (code === 0) return null;
+    return message ?? (signal === null ? `exit code ${code}` : `signal ${signal}`);
+  }
+
   /** What a broken stream of this owner means to the user. */
   streamFailure(thrown: unknown): Promise<Failure> {
     return this.#explain("stream", thrown);
@@ -148,7 +169,8 @@ export class OwnerRun {
 
   /** Forces the end of owner and hypervisor. Works on frozen ones. Resolves when both are gone. */
   async kill(): Promise<void> {
-    this.#isKilled = true;
+    // What comes after its own end is tidying up.
+    if (!this.isLost) this.#isKilled = true;
     this.#killHypervisor();
     this.#child.kill();
     await this.gone;
@@ -179,12 +201,14 @@ export class OwnerRun {
     return {
       "owner.ready": async (params: unknown) => {
         const said = SERVICE_METHODS["owner.ready"].params.parse(params);
+        this.unconfined = said.unconfined;
         this.#learnHypervisor(said.hypervisor_pid);
         this.#ready.resolve({ state: said.state, hypervisorPid: said.hypervisor_pid });
         return {};
       },
       "owner.health": async (params: unknown) => {
         this.health.guest = SERVICE_METHODS["owner.health"].params.parse(params).guest;
+        this.onHealth();
         return {};
       },
       "owner.gone": async (params: unknown) => {
@@ -216,17 +240,16 @@ export class OwnerRun {
   }
 
   async #watchLoss(): Promise<OwnerEnd> {
-    let exit: OwnerExit | null = null;
     const exited = this.#child.exited.then((value) => {
-      exit = value;
+      this.#exit = value;
     });
     await Promise.race([this.#peer.ended, exited]);
     // Its last words and its exit code come over different ways: wait a little for the other one.
-    const other = exit === null ? exited : this.#peer.ended;
+    const other = this.#exit === null ? exited : this.#peer.ended;
     await settledWithin(other, TIMES.lastWordsTimeoutMs);
     this.isLost = true;
     this.#peer.close();
-    const end = this.#lastWords ?? this.#unsaidEnd(exit);
+    const end = this.#lastWords ?? this.#unsaidEnd(this.#exit);
     this.#ready.reject(
       new Failure(end.reason ?? "owner_lost", "Cannot start the VM: its owner ended", { detail: end.detail }),
     );
@@ -234,10 +257,12 @@ export class OwnerRun {
   }
 
   #unsaidEnd(exit: OwnerExit | null): OwnerEnd {
-    const how =
-      exit === null
-        ? "its channel ended"
-        : (exit.message ?? `exit code ${exit.code ?? "none"}, signal ${exit.signal ?? "none"}`);
+    const how = exit === null ? "its channel ended" : howOf(exit);
+    const step = LAUNCH_STEPS[exit?.code ?? 0];
+    if (step !== undefined && !this.#isKilled) {
+      const reason = step === "landlock" ? "confinement_refused" : "owner_lost";
+      return { reason, detail: `The owner's launcher failed at its step "${step}": ${how}` };
+    }
     return { reason: this.#isKilled ? null : "owner_lost", detail: `The owner ended: ${how}` };
   }
 
@@ -251,6 +276,10 @@ export class OwnerRun {
     await this.#recorded();
     return end;
   }
+}
+
+function howOf({ code, signal, message }: OwnerExit): string {
+  return message ?? `exit code ${code ?? "none"}, signal ${signal ?? "none"}`;
 }
 
 function parseResult<M extends OwnerMethod>(method: M, result: unknown): OwnerResult<M> {

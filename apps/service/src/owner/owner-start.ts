@@ -1,7 +1,8 @@
-import { open } from "node:fs/promises";
+import { mkdir, open } from "node:fs/promises";
 import type { SpawnPlan } from "@capsem/api";
 import type { Machinery } from "../machinery.ts";
 import type { Powers } from "../powers.ts";
+import { ownerFolder } from "./owner-launch.ts";
 import { OwnerRun } from "./owner-run.ts";
 import { ProcessRecord } from "./process-record.ts";
 import type { UidSlots } from "./uid-slots.ts";
@@ -11,7 +12,7 @@ export type Grant = { readonly path: string; readonly flags: "r" | "r+" | "w+" }
 export type GrantName = Exclude<keyof SpawnPlan["descriptors"], "rpc" | "traffic">;
 
 export interface OwnerStart {
-  readonly plan: Omit<SpawnPlan, "descriptors" | "uid" | "launcher">;
+  readonly plan: Omit<SpawnPlan, "descriptors" | "uid" | "launcher" | "allow_unconfined">;
   readonly grants: Partial<Readonly<Record<GrantName, Grant>>>;
   readonly processesPath: string;
   readonly onLogLine: (line: string) => void;
@@ -25,11 +26,13 @@ export class OwnerStarter {
   readonly #powers: Powers;
   readonly #machinery: Machinery;
   readonly #uids: UidSlots;
+  readonly #allowUnconfined: boolean;
 
-  constructor(powers: Powers, machinery: Machinery, uids: UidSlots) {
+  constructor(powers: Powers, machinery: Machinery, uids: UidSlots, allowUnconfined = false) {
     this.#powers = powers;
     this.#machinery = machinery;
     this.#uids = uids;
+    this.#allowUnconfined = allowUnconfined;
   }
 
   async start(start: OwnerStart): Promise<OwnerRun> {
@@ -46,6 +49,8 @@ export class OwnerStarter {
           given.push([name, file.fd]);
         }
       }
+      // Made here: an owner may write in it, and not beside it.
+      await mkdir(ownerFolder(start.plan.folder), { recursive: true, mode: 0o700 });
       traffic = this.#machinery.socketPair();
       given.push(["traffic", traffic[1]]);
       const run = this.#spawn(start, uid, given);
@@ -64,15 +69,20 @@ export class OwnerStarter {
   #spawn(start: OwnerStart, uid: number | null, given: readonly [string, number][]): OwnerRun {
     const numbers = Object.fromEntries(given.map(([name], index) => [name, FIRST_DESCRIPTOR + index]));
     const record = new ProcessRecord(start.processesPath, this.#powers.processes);
-    const child = this.#powers.startOwner(given.map(([, fd]) => fd));
+    const plan: SpawnPlan = {
+      ...start.plan,
+      launcher: this.#machinery.launcher,
+      uid,
+      allow_unconfined: this.#allowUnconfined,
+      descriptors: { ...numbers, rpc: 3 } as SpawnPlan["descriptors"],
+    };
+    const child = this.#powers.startOwner(
+      plan,
+      given.map(([, fd]) => fd),
+    );
     const run = new OwnerRun({
       child,
-      plan: {
-        ...start.plan,
-        launcher: this.#machinery.launcher,
-        uid,
-        descriptors: { ...numbers, rpc: 3 } as SpawnPlan["descriptors"],
-      },
+      plan,
       processes: this.#powers.processes,
       onLogLine: start.onLogLine,
       onProcess: (role, pid) => record.note(role, pid),

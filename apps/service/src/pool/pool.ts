@@ -1,5 +1,5 @@
 import { mkdir, rm } from "node:fs/promises";
-import { assert, messageOf, newId, within } from "@capsem/base";
+import { assert, type Deferred, defer, messageOf, newId, within } from "@capsem/base";
 import { type HomeLayout, vmFolder } from "../home/layout.ts";
 import { POOL_LIMITS } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
@@ -21,6 +21,9 @@ export interface Slot {
   readonly logs: VmLogs;
   readonly abort: AbortController;
   run: OwnerRun | null;
+  /** Settled when nothing more is made for it: its folder must not go before. */
+  readonly made: Deferred<void>;
+  discarding: Promise<void> | null;
 }
 
 export interface PoolParts {
@@ -44,6 +47,9 @@ export class Pool {
   #startsUnderWay = 0;
   /** Slots that failed, for status and tests. */
   discardedCount = 0;
+  /** Creates that took a warm slot, and those that would have. */
+  claimedCount = 0;
+  missedCount = 0;
 
   constructor(parts: PoolParts) {
     this.#parts = parts;
@@ -56,6 +62,11 @@ export class Pool {
 
   count(state: SlotState): number {
     return [...this.#slots].filter((slot) => slot.state === state).length;
+  }
+
+  /** The owners of all slots. */
+  runs(): OwnerRun[] {
+    return [...this.#slots].flatMap(({ run }) => (run === null ? [] : [run]));
   }
 
   open(): void {
@@ -90,8 +101,10 @@ export class Pool {
       if (slot.state !== "warm" || slot.run === null || slot.run.isLost) continue;
       this.#move(slot, "claimed");
       this.#slots.delete(slot);
+      this.claimedCount += 1;
       return slot;
     }
+    if (this.#parts.target > 0) this.missedCount += 1;
     this.giveWay();
     return null;
   }
@@ -127,9 +140,14 @@ export class Pool {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       this.#timer = null;
-      this.#filling ??= this.#fill().finally(() => {
-        this.#filling = null;
-      });
+      this.#filling ??= this.#fill()
+        .catch((thrown: unknown) => {
+          this.#parts.log("error", "pool not filled", { cause: messageOf(thrown) });
+          if (this.#isOpen) this.#schedule(POOL_LIMITS.retryMsMax);
+        })
+        .finally(() => {
+          this.#filling = null;
+        });
     }, delayMs);
     this.#timer.unref();
   }
@@ -165,29 +183,21 @@ export class Pool {
 
   /** False when the slot failed; nothing of it is left then. */
   async #prepare(): Promise<boolean> {
-    const { layout, powers, launcher, log, shape } = this.#parts;
+    const { layout, powers, log } = this.#parts;
     const id = newId("vm", powers.random);
     const { folder, logs: logFolder } = vmFolder(layout, id);
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const logs = await VmLogs.open(logFolder);
-    const slot: Slot = { id, state: "preparing", logs, abort: new AbortController(), run: null };
+    const slot: Slot = {
+      ...{ id, state: "preparing", logs, abort: new AbortController() },
+      ...{ run: null, made: defer(), discarding: null },
+    };
     this.#slots.add(slot);
     try {
-      const { image } = await launcher.ground();
-      await launcher.createDisk(image, id);
-      const launched = await launcher.launch({
-        id,
-        imageDigest: image.digest,
-        ...shape,
-        pool: true,
-        onLogLine: (line) => logs.take(line),
-        signal: slot.abort.signal,
-      });
-      slot.run = launched.run;
-      await within(launched.run.ready, launched.readyTimeoutMs, undefined, slot.abort.signal);
+      await this.#make(slot);
       if (slot.state !== "preparing") return true;
       this.#move(slot, "warm");
-      void launched.run.lost.then(() => this.#onLost(slot));
+      void slot.run?.lost.then(() => this.#onLost(slot));
       return true;
     } catch (thrown) {
       const isOurs = slot.state === "discarded";
@@ -198,6 +208,27 @@ export class Pool {
     }
   }
 
+  async #make(slot: Slot): Promise<void> {
+    const { launcher, shape } = this.#parts;
+    const { id, logs, abort } = slot;
+    try {
+      const { image } = await launcher.ground();
+      await launcher.createDisk(image, id);
+      const launched = await launcher.launch({
+        id,
+        imageDigest: image.digest,
+        ...shape,
+        pool: true,
+        onLogLine: (line) => logs.take(line),
+        signal: abort.signal,
+      });
+      slot.run = launched.run;
+      await within(launched.run.ready, launched.readyTimeoutMs, undefined, abort.signal);
+    } finally {
+      slot.made.resolve();
+    }
+  }
+
   #onLost(slot: Slot): void {
     if (slot.state !== "warm") return;
     this.#parts.log("warning", "pool slot died", { vm_id: slot.id, tail: slot.logs.tail(5) });
@@ -205,14 +236,26 @@ export class Pool {
     if (this.#isOpen) this.#schedule(this.#retryMs);
   }
 
-  async #discard(slot: Slot, hasFailed = false): Promise<void> {
+  /** Never rejects: what cannot be removed is named in the log and goes at the next start. */
+  #discard(slot: Slot, hasFailed = false): Promise<void> {
     if (hasFailed) this.discardedCount += 1;
-    if (slot.state !== "discarded") this.#move(slot, "discarded");
+    slot.discarding ??= this.#remove(slot);
+    return slot.discarding;
+  }
+
+  async #remove(slot: Slot): Promise<void> {
+    this.#move(slot, "discarded");
     slot.abort.abort();
-    await slot.run?.kill();
-    await slot.logs.close();
-    await rm(vmFolder(this.#parts.layout, slot.id).folder, { recursive: true, force: true });
-    this.#slots.delete(slot);
+    await slot.made.promise;
+    try {
+      await slot.run?.kill();
+      await slot.logs.close();
+      await rm(vmFolder(this.#parts.layout, slot.id).folder, { recursive: true, force: true });
+    } catch (thrown) {
+      this.#parts.log("error", "pool slot not removed", { vm_id: slot.id, cause: messageOf(thrown) });
+    } finally {
+      this.#slots.delete(slot);
+    }
   }
 
   #move(slot: Slot, to: SlotState): void {

@@ -13,17 +13,26 @@ import type { RouteParts } from "./parts.ts";
 
 export function jobRoutes(parts: RouteParts) {
   const { registry, powers } = parts;
-  const newJobId = () => newId("job", powers.random);
+  const newJobId = () => {
+    parts.counts.jobsStarted += 1;
+    return newId("job", powers.random);
+  };
   const inVm = <T>(id: string, context: ActContext, work: (run: OwnerRun) => Promise<T>) =>
     useVm(registry.get(id), powers.monotonicMs, context.signal, work);
   return {
-    exec: async ({ params, body, context }) =>
-      json(
-        await inVm(params.id, context, (run) =>
-          execute({ run, job: newJobId(), monotonicMs: powers.monotonicMs }, body, context),
-        ),
-      ),
-    run: async ({ body, context }) => json(await runOnce(parts, newJobId(), body, context)),
+    exec: async ({ params, body, context }) => {
+      const result = await inVm(params.id, context, (run) =>
+        execute({ run, job: newJobId(), monotonicMs: powers.monotonicMs }, body, context),
+      );
+      parts.findings.slow("exec overhead", result.duration_ms - result.agent_ms, params.id);
+      return json(result);
+    },
+    run: async ({ body, context }) => {
+      const startedMs = powers.monotonicMs();
+      const result = await runOnce(parts, newJobId(), body, context);
+      parts.findings.slow("run overhead", powers.monotonicMs() - startedMs - result.agent_ms, null);
+      return json(result);
+    },
     stream: async ({ params, context, openSocket }): Promise<Answer<"stream">> => {
       await inVm(params.id, context, async (run) => {
         const socket = await openSocket();

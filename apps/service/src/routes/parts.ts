@@ -1,9 +1,12 @@
-import type { ServiceStatus } from "@capsem/api";
+import type { ServiceStats, ServiceStatus } from "@capsem/api";
+import type { EventHub } from "../events/event-hub.ts";
 import type { HomeLayout } from "../home/layout.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import type { Powers } from "../powers.ts";
+import type { FindingBook } from "../trouble/finding-book.ts";
 import type { Lifecycle } from "../vm/lifecycle.ts";
 import type { Registry } from "../vm/registry.ts";
+import type { VmCounts } from "../vm/vm-watch.ts";
 
 /** What the handlers work on. */
 export interface RouteParts {
@@ -13,5 +16,9 @@ export interface RouteParts {
   readonly lifecycle: Lifecycle;
   readonly log: ServiceLog;
   readonly status: () => ServiceStatus;
+  readonly stats: () => Promise<ServiceStats>;
+  readonly events: EventHub;
+  readonly findings: FindingBook;
+  readonly counts: VmCounts;
   readonly sampleDisk: (id: string) => Promise<void>;
 }

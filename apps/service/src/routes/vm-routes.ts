@@ -10,8 +10,6 @@ const OK = { ok: true } as const;
 export function vmRoutes(parts: RouteParts) {
   const { registry, lifecycle } = parts;
   return {
-    status: async () => json(parts.status()),
-    health: async () => json(OK),
     list: async () => {
       await Promise.all(registry.list().map(({ id }) => parts.sampleDisk(id)));
       return json({ vms: registry.list().map(vmInfoOf) });
@@ -87,11 +85,11 @@ function aborted(signal: AbortSignal): Promise<never> {
   });
 }
 
-/** Temporary and failed VMs, or all. One that resists does not keep the others. */
+/** Temporary and failed VMs, or all; one whose record cannot be read only with all. One that resists does not keep the others. */
 async function purge(parts: RouteParts, isAll: boolean): Promise<string[]> {
   const doomed = parts.registry
     .list()
-    .filter((vm) => isAll || !vm.isRetained || vm.record.state === "failed");
+    .filter((vm) => isAll || !vm.isRetained || (vm.record.state === "failed" && vm.isRecordReadable));
   const removed = await Promise.all(
     doomed.map(async (vm) => {
       try {

@@ -16,6 +16,8 @@ import type { GoldenStore, Machinery } from "../machinery.ts";
 export interface FakeFaults {
   openImage?: Error;
   createDisk?: Error;
+  /** Each disk is made when this resolves. */
+  diskGate?: () => Promise<void>;
   commit?: Error;
   diskBytes?: number;
 }
@@ -51,6 +53,7 @@ export function fakeMachinery(cache: string, faults: FakeFaults = {}): Machinery
     goldens: fakeGoldens(join(cache, "goldens"), faults),
     async createDisk(pristinePath, diskPath) {
       if (faults.createDisk !== undefined) throw faults.createDisk;
+      await faults.diskGate?.();
       await copyFile(pristinePath, diskPath);
     },
     diskAllocatedBytes: async (disk) => faults.diskBytes ?? (await stat(disk)).blocks * 512,

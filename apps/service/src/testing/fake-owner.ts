@@ -61,7 +61,8 @@ async function live(): Promise<void> {
   if (plan.kind === "golden") save();
   const state = plan.kind === "golden" ? "saved" : plan.pool ? "warm" : "ready";
   const uptime = Math.round(performance.now() - started);
-  await peer.call("owner.ready", { state, uptime_ms: uptime, hypervisor_pid: hypervisor.pid ?? 0 });
+  const hypervisor_pid = hypervisor.pid ?? 0;
+  await peer.call("owner.ready", { state, uptime_ms: uptime, hypervisor_pid, unconfined: [] });
   if (plan.kind === "golden") end(0);
 }
 
@@ -76,6 +77,12 @@ async function reach(point: FakePoint): Promise<void> {
   const kind = plan.pool ? "pool" : plan.kind;
   if (script.only !== undefined && !script.only.includes(kind)) return;
   if (script.crash === point) process.exit(7);
+  if (script.uncaught === point) {
+    setImmediate(() => {
+      throw new Error("scripted crash");
+    });
+    await new Promise(() => undefined);
+  }
   if (script.gone?.at === point) await gone(script.gone.reason);
   if (script.hang === point) await new Promise(() => setInterval(() => undefined, 60_000));
 }

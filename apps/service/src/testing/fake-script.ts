@@ -7,6 +7,8 @@ export type FakePoint = "start" | "ready" | "claim" | "stop" | "ping";
 export interface FakeScript {
   /** Exits without a word. */
   readonly crash?: FakePoint;
+  /** Throws where nobody catches. */
+  readonly uncaught?: FakePoint;
   /** Never goes on. */
   readonly hang?: FakePoint;
   /** Says why and ends. */

@@ -13,8 +13,11 @@ async function main(): Promise<void> {
     poolSize: process.env.CAPSEM_POOL_SIZE,
     powers: {
       ...nodePowers(owner),
-      startOwner: (descriptors) =>
-        startOwner(owner, descriptors, { FAKE_OWNER_SCRIPT: join(home, "fake-owner.json") }),
+      confinement: () => ({ isEnforced: false, reason: "a fake" }),
+      startOwner: (_plan, descriptors) =>
+        startOwner({ file: process.execPath, args: [owner] }, descriptors, {
+          FAKE_OWNER_SCRIPT: join(home, "fake-owner.json"),
+        }),
     },
     machinery: (layout) => fakeMachinery(layout.cache),
     say: (line) => process.stderr.write(`${line}\n`),

@@ -19,6 +19,7 @@ export interface RigOptions {
   readonly home?: string;
   /** Whether a golden of the default shape lies in the store, which saves its building; true by default. */
   readonly hasGolden?: boolean;
+  readonly faults?: FakeFaults;
   readonly options?: Partial<ServiceOptions>;
 }
 
@@ -30,6 +31,8 @@ export interface Rig {
   script(script: FakeScript): void;
   /** The time of the service runs ahead by this much. */
   advance(ms: number): void;
+  /** Somebody sets the wall clock; the steady one knows nothing of it. */
+  setWallAhead(ms: number): void;
   readonly log: Record<string, unknown>[];
   service: Service;
   /** Folders of VMs, processes of owners and hypervisors, descriptors: what must return to its baseline. */
@@ -48,10 +51,10 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
   const scriptPath = join(home, "fake-owner.json");
   const writeScript = (script: FakeScript) => writeFileSync(scriptPath, JSON.stringify(script));
   writeScript(options.script ?? {});
-  const faults: FakeFaults = {};
+  const faults: FakeFaults = { ...options.faults };
   if (options.hasGolden !== false) storeFakeGolden(layout.goldens, "1-512");
   const log: Record<string, unknown>[] = [];
-  const clock = { aheadMs: 0 };
+  const clock = { aheadMs: 0, wallAheadMs: 0 };
   const service = await startService({
     layout,
     powers: rigPowers(scriptPath, clock, options.powers ?? {}),
@@ -68,6 +71,9 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
     script: writeScript,
     advance: (ms) => {
       clock.aheadMs += ms;
+    },
+    setWallAhead(ms) {
+      clock.wallAheadMs = ms;
     },
     log,
     service,
@@ -91,18 +97,24 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
   };
 }
 
-function rigPowers(scriptPath: string, clock: { aheadMs: number }, over: Partial<Powers>): Powers {
+function rigPowers(
+  scriptPath: string,
+  clock: { aheadMs: number; wallAheadMs: number },
+  over: Partial<Powers>,
+): Powers {
   const owner = bundled("fake-owner");
   return {
     ...nodePowers(owner),
     // Plans are those of an unprivileged service, whoever runs the tests.
     uid: 1000,
     hostCpus: 4,
-    nowMs: () => Date.now() + clock.aheadMs,
+    confinement: () => ({ isEnforced: false, reason: "a fake" }),
+    nowMs: () => Date.now() + clock.aheadMs + clock.wallAheadMs,
     monotonicMs: () => performance.now() + clock.aheadMs,
     availableMemoryBytes: () => 16 * 1024 ** 3,
     freeDiskBytes: async () => 100 * 1024 ** 3,
-    startOwner: (descriptors) => startOwner(owner, descriptors, { FAKE_OWNER_SCRIPT: scriptPath }),
+    startOwner: (_plan, descriptors) =>
+      startOwner({ file: process.execPath, args: [owner] }, descriptors, { FAKE_OWNER_SCRIPT: scriptPath }),
     ...over,
   };
 }

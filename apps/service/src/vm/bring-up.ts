@@ -17,12 +17,21 @@ export interface BringUpParts {
   readonly log: ServiceLog;
 }
 
+/** Reasons that a user can do something about. */
+const WHY: Readonly<Record<string, string>> = {
+  confinement_refused:
+    "confinement_refused: this machine cannot confine its processes (its log says what is missing); `allow_unconfined` in settings.json starts it without",
+};
+
 /** A start that failed: the reason is the VM's, the message the user's. */
 export class StartFailure extends Failure<"start_failed"> {
   readonly reason: VmReason | null;
 
   constructor(vm: Vm, reason: VmReason | null, thrown: unknown) {
-    const why = reason ?? (thrown instanceof Failure ? thrown.kind : "an internal error was logged");
+    const why =
+      WHY[reason ?? ""] ??
+      reason ??
+      (thrown instanceof Failure ? thrown.kind : "an internal error was logged");
     const tail = vm.logs?.tail(10) ?? [];
     const detail = [thrown instanceof Failure ? thrown.detail : undefined, messageOf(thrown), ...tail];
     super("start_failed", `Cannot start VM "${vm.id}": ${why}`, {

@@ -5,7 +5,7 @@ import { type HomeLayout, vmFolder } from "../home/layout.ts";
 import { TIMES, VM_LIMITS } from "../limits.ts";
 import type { Accelerator, Hypervisor, Machinery, OpenedImage } from "../machinery.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
-import type { OwnerStarter } from "../owner/owner-start.ts";
+import type { StartsOwners } from "../trouble/owner-watch.ts";
 
 export interface LaunchRequest {
   readonly id: string;
@@ -38,12 +38,12 @@ export class Launcher {
   readonly #layout: HomeLayout;
   readonly #machinery: Machinery;
   readonly #goldens: GoldenBook;
-  readonly #starter: OwnerStarter;
+  readonly #starter: StartsOwners;
   #ground: Promise<Ground> | null = null;
   /** The last opened ground, for status. */
   known: Ground | null = null;
 
-  constructor(layout: HomeLayout, machinery: Machinery, goldens: GoldenBook, starter: OwnerStarter) {
+  constructor(layout: HomeLayout, machinery: Machinery, goldens: GoldenBook, starter: StartsOwners) {
     this.#layout = layout;
     this.#machinery = machinery;
     this.#goldens = goldens;

@@ -17,6 +17,7 @@ import type { VmRecord } from "./record.ts";
 import type { Registry } from "./registry.ts";
 import { type RemovePath, removePath, removeVmFiles } from "./remove-files.ts";
 import { Vm } from "./vm.ts";
+import { type VmWatch, whyOf } from "./vm-watch.ts";
 
 export interface LifecycleParts {
   readonly layout: HomeLayout;
@@ -26,6 +27,7 @@ export interface LifecycleParts {
   readonly launcher: Launcher;
   readonly pool: Pool;
   readonly log: ServiceLog;
+  readonly watch: VmWatch;
   /** For fault injection. */
   readonly removePath?: RemovePath;
 }
@@ -66,6 +68,7 @@ export class Lifecycle {
     const id = slot?.id ?? newId("vm", powers.random);
     const vm = new Vm(this.#newRecord(id, request, shape, image.digest), powers.monotonicMs());
     registry.add(vm);
+    this.#parts.watch.changed(vm);
     this.#track(vm, (signal) => this.#firstStart(vm, slot, signal));
     onReserved?.(vm);
     // Whoever holds a VM and leaves while it starts does not wait for it to run.
@@ -81,6 +84,7 @@ export class Lifecycle {
         cause: messageOf(thrown),
         detail: detailOf(thrown),
       });
+      this.#failed(vm, thrown);
       await this.remove(vm);
       throw thrown;
     } finally {
@@ -140,12 +144,16 @@ export class Lifecycle {
     if (vm.isRetained || reason === "idle" || reason === "lifetime") return this.stop(vm, reason);
     const { run } = vm;
     vm.run = null;
-    await this.#move(vm, "failed", { reason, failed_at: this.#nowText() });
+    const moved = this.#moveToFailed(vm, reason);
+    this.#parts.watch.failed(vm, reason, `allocated ${vm.diskAllocatedBytes} bytes of disk`);
+    await moved;
     vm.ended.resolve(reason);
     await run?.kill();
   }
 
   async rename(vm: Vm, name: string): Promise<void> {
+    if (!vm.isRecordReadable)
+      throw apiFailure("wrong_state", `Cannot rename VM "${vm.id}": its record cannot be read`);
     if (!vm.isRetained) throw apiFailure("wrong_state", `Cannot rename VM "${vm.id}": it is temporary`);
     await this.#changeName(vm, name);
   }
@@ -220,7 +228,8 @@ export class Lifecycle {
       await vm.logs?.release();
       if (vm.record.state === "starting") {
         const reason = thrown instanceof StartFailure ? thrown.reason : null;
-        await this.#move(vm, "failed", { reason, failed_at: this.#nowText() });
+        this.#failed(vm, thrown);
+        await this.#moveToFailed(vm, reason);
       }
       throw thrown;
     }
@@ -233,10 +242,14 @@ export class Lifecycle {
       throw apiFailure("vm_gone", `Cannot start VM "${vm.id}": it ended meanwhile`);
     }
     vm.lastActiveMs = this.#parts.powers.monotonicMs();
+    vm.startedMs = vm.lastActiveMs;
+    const isNew = vm.record.started_at === null;
     // A restart treats starting and running alike: nobody waits for this write.
     ignore(this.#move(vm, "running", { started_at: this.#nowText(), reason: null }));
+    if (isNew) this.#parts.watch.created(vm);
     watchHealth(run, () => {
       this.#parts.log("warning", "health changed", { vm_id: vm.id, ...run.health });
+      if (vm.run === run) this.#parts.watch.changed(vm);
     });
     void run.lost.then((end) => this.#onLost(vm, run, end.reason, end.detail));
   }
@@ -246,14 +259,18 @@ export class Lifecycle {
     if (vm.run !== run || vm.record.state !== "running") return;
     vm.run = null;
     this.#parts.log("warning", "VM lost", { vm_id: vm.id, reason, detail });
-    const to = AFTER_LOSS[kindOfVm(vm.record)];
-    const failedAt = to === "failed" ? this.#nowText() : null;
-    ignore(this.#move(vm, to, { reason: reason ?? "owner_lost", failed_at: failedAt }));
-    vm.ended.resolve(reason ?? "owner_lost");
+    const why = reason ?? "owner_lost";
+    const isKept = AFTER_LOSS[kindOfVm(vm.record)] === "stopped";
+    ignore(
+      isKept ? this.#move(vm, "stopped", { reason: why, failed_at: null }) : this.#moveToFailed(vm, why),
+    );
+    this.#parts.watch.failed(vm, why, detail);
+    vm.ended.resolve(why);
   }
 
   async #stop(vm: Vm, reason: VmReason | null): Promise<void> {
-    const saved = this.#move(vm, "stopping");
+    // A temporary VM has no later moment at which its end could say why.
+    const saved = this.#move(vm, "stopping", { reason });
     ignore(saved);
     vm.startAbort?.abort();
     await settled(vm.starting);
@@ -283,7 +300,8 @@ export class Lifecycle {
   }
 
   async #remove(vm: Vm): Promise<void> {
-    const { log, registry } = this.#parts;
+    const { log, registry, watch } = this.#parts;
+    const lastState = vm.record.state;
     if (vm.record.state !== "deleting") {
       // The files go even when the disk does not take this: a restart finishes from any state.
       await this.#move(vm, "deleting").catch((thrown: unknown) => {
@@ -300,6 +318,7 @@ export class Lifecycle {
     await this.#removeFiles(vm);
     assert(isLegalMove(vm.record.state, "gone"), "a VM is deleted before it is gone");
     registry.delete(vm);
+    watch.gone(vm, lastState);
     vm.ended.resolve(null);
     log("info", "VM removed", { vm_id: vm.id });
   }
@@ -338,6 +357,19 @@ export class Lifecycle {
       registry.rename(vm, before);
       throw thrown;
     }
+    this.#parts.watch.changed(vm);
+  }
+
+  /** A client that left while its VM started is no failure. */
+  #failed(vm: Vm, thrown: unknown): void {
+    if (thrown instanceof Failure && thrown.kind === "cancelled") return;
+    const { why, detail } = whyOf(thrown);
+    this.#parts.watch.failed(vm, why, detail);
+  }
+
+  #moveToFailed(vm: Vm, reason: VmReason | null): Promise<void> {
+    vm.failedMs = this.#parts.powers.monotonicMs();
+    return this.#move(vm, "failed", { reason, failed_at: this.#nowText() });
   }
 
   /** In memory at once; resolves when the record is on the disk. */
@@ -346,10 +378,13 @@ export class Lifecycle {
     assert(isLegalMove(from, to), `a VM that is ${from} cannot become ${to}`);
     vm.record = { ...vm.record, ...change, state: to };
     this.#parts.log("info", "VM moved", { vm_id: vm.id, from, to, reason: vm.record.reason });
+    this.#parts.watch.changed(vm);
     await this.#parts.registry.save(vm);
   }
 
   #checkStartable(vm: Vm): void {
+    if (!vm.isRecordReadable)
+      throw apiFailure("wrong_state", `Cannot start VM "${vm.id}": its record cannot be read`);
     const { state } = vm.record;
     if (!vm.isRetained || (state !== "stopped" && state !== "failed")) {
       const kind = vm.isRetained ? "" : " and temporary";

@@ -52,8 +52,12 @@ export class Registry {
     vm.record = { ...vm.record, name };
   }
 
+  isNameFree(name: string | null): boolean {
+    return name === null || !this.#names.has(name);
+  }
+
   checkName(name: string | null): void {
-    if (name !== null && this.#names.has(name)) {
+    if (!this.isNameFree(name)) {
       throw apiFailure("name_taken", `Cannot name a VM "${name}": the name is taken`);
     }
   }
@@ -65,7 +69,12 @@ export class Registry {
   }
 
   /** Resolves when a state at least as new as this moment's is on the disk. Writes of one VM never overlap. */
-  save(vm: Vm): Promise<void> {
+  async save(vm: Vm): Promise<void> {
+    if (!vm.isRecordReadable) return;
+    await this.#save(vm);
+  }
+
+  #save(vm: Vm): Promise<void> {
     const slot = this.#writes.get(vm.id);
     if (slot === undefined) {
       const running = this.#store(vm).finally(() => this.#wrote(vm.id));
@@ -73,8 +82,8 @@ export class Registry {
       return running;
     }
     slot.next ??= slot.running.then(
-      () => this.save(vm),
-      () => this.save(vm),
+      () => this.#save(vm),
+      () => this.#save(vm),
     );
     return slot.next;
   }

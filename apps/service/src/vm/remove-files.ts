@@ -20,6 +20,12 @@ export async function removeVmFiles(paths: VmFolder, remove: RemovePath = remove
     await remove(paths.record);
     await rmdir(paths.folder);
   } catch (thrown) {
-    if (!isMissing(thrown)) throw thrown;
+    // Something else in the place of a folder is no VM's any more.
+    if (isNoFolder(thrown)) await remove(paths.folder);
+    else if (!isMissing(thrown)) throw thrown;
   }
+}
+
+function isNoFolder(thrown: unknown): boolean {
+  return thrown instanceof Error && "code" in thrown && thrown.code === "ENOTDIR";
 }

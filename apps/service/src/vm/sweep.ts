@@ -58,13 +58,12 @@ export class Sweep {
   }
 
   #isFailedLongEnough(vm: Vm): boolean {
-    const failedAt = vm.record.failed_at ?? vm.record.created_at;
-    return this.#parts.powers.nowMs() - Date.parse(failedAt) >= TIMES.failedKeptMs;
+    return vm.failedMs !== null && this.#parts.powers.monotonicMs() - vm.failedMs >= TIMES.failedKeptMs;
   }
 
   #isTooOld(vm: Vm): boolean {
-    if (vm.isRetained || vm.record.started_at === null) return false;
-    const ageMs = this.#parts.powers.nowMs() - Date.parse(vm.record.started_at);
+    if (vm.isRetained || vm.startedMs === null) return false;
+    const ageMs = this.#parts.powers.monotonicMs() - vm.startedMs;
     return ageMs >= this.#parts.settings.lifetime_secs * 1000;
   }
 

@@ -21,7 +21,7 @@ export function vmInfoOf(vm: Vm): VmInfo {
       allocated_bytes: vm.diskAllocatedBytes,
       allocated_bytes_max: VM_LIMITS.diskAllocatedBytesMax,
     },
-    ...(record.state === "failed" && run === null ? { log_tail: vm.logs?.tail() ?? [] } : {}),
+    ...(record.state === "failed" && run === null ? { log_tail: vm.logs?.tail() ?? [...vm.keptTail] } : {}),
   };
 }
 

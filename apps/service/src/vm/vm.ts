@@ -14,6 +14,13 @@ export class Vm {
   /** Acts under way, and when the last one ended: for the idle limit. */
   activeCount = 0;
   lastActiveMs: number;
+  /** On the monotonic clock of this service: when it came to run, and when it failed. Null: not in this service's life. */
+  startedMs: number | null = null;
+  failedMs: number | null = null;
+  /** Of its logs, when it failed in an earlier service. */
+  keptTail: readonly string[] = [];
+  /** False: `record` is a stand-in, and what the disk has must not be written over. */
+  readonly isRecordReadable: boolean;
   /** Start, stop and removal under way: a second request joins the first. */
   starting: Promise<void> | null = null;
   stopping: Promise<void> | null = null;
@@ -25,8 +32,9 @@ export class Vm {
   /** Resolves with the reason when the VM has ended for good or lost its owner: for held creates. */
   readonly ended: Deferred<VmReason | null> = defer();
 
-  constructor(record: VmRecord, nowMs: number) {
+  constructor(record: VmRecord, nowMs: number, isRecordReadable = true) {
     this.record = record;
+    this.isRecordReadable = isRecordReadable;
     this.lastActiveMs = nowMs;
   }
 
@@ -34,7 +42,8 @@ export class Vm {
     return this.record.id;
   }
 
+  /** One whose record cannot be read may be somebody's: it is never taken away unasked. */
   get isRetained(): boolean {
-    return this.record.name !== null;
+    return this.record.name !== null || !this.isRecordReadable;
   }
 }

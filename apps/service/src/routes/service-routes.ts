@@ -1,0 +1,50 @@
+import { join } from "node:path";
+import { type Answer, type Handlers, json } from "../http/handler.ts";
+import { TROUBLE_LIMITS } from "../limits.ts";
+import { readOwnerLogs } from "../log/host-log.ts";
+import { type LogWindow, readLogWindow } from "../log/log-window.ts";
+import { listPanics } from "../trouble/panic-list.ts";
+import { sinceMsOf } from "../trouble/since.ts";
+import { triage } from "../trouble/triage.ts";
+import type { RouteParts } from "./parts.ts";
+
+export function serviceRoutes(parts: RouteParts) {
+  const { layout, powers, registry } = parts;
+  return {
+    status: async () => json(parts.status()),
+    health: async () => json({ ok: true as const }),
+    stats: async () => json(await parts.stats()),
+    events: async ({ openSocket }): Promise<Answer<"events">> => {
+      await parts.events.follow(openSocket);
+      return { kind: "socket" };
+    },
+    panics: async ({ query }) => {
+      const { limit = TROUBLE_LIMITS.listedDefault } = query;
+      const sinceMs = sinceMsOf(query.since, powers.nowMs());
+      return json(await listPanics(layout, { sinceMs, limit }));
+    },
+    triage: async ({ query }) => {
+      const { limit = TROUBLE_LIMITS.listedDefault, vm_id: vmId = null } = query;
+      const sinceMs = sinceMsOf(query.since, powers.nowMs());
+      return json(await triage(layout, parts.findings, { sinceMs, vmId, limit }));
+    },
+    hostLogs: async ({ params, query }) => {
+      const { tail, grep, max_bytes: maxBytes } = query;
+      const request = { tail, grep, maxBytes };
+      const of = (): Promise<LogWindow> => {
+        switch (params.source) {
+          case "service":
+          case "gateway":
+            return readLogWindow(join(layout.logs, `${params.source}.jsonl`), request);
+          case "owner":
+            return readOwnerLogs(
+              layout,
+              registry.list().map(({ id }) => id),
+              request,
+            );
+        }
+      };
+      return json(await of());
+    },
+  } satisfies Partial<Handlers>;
+}
