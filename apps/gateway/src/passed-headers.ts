@@ -1,0 +1,34 @@
+import type { IncomingHttpHeaders } from "node:http";
+
+/** What reaches the service of a client's headers. All others end here, the token and hop-by-hop ones among them. */
+const TO_SERVICE = ["content-type", "content-length", "traceparent", "x-capsem-time-left-ms"] as const;
+const TO_CLIENT = ["content-type", "content-length", "retry-after"] as const;
+/** How the service knows that a request came from here. The client's own is not passed on. */
+const REQUESTER = { "x-capsem-requester": "gateway" } as const;
+
+export function headersToService(headers: IncomingHttpHeaders): Record<string, string> {
+  return { ...pick(headers, TO_SERVICE), ...REQUESTER };
+}
+
+/** The service's own `x-capsem-` headers pass whatever they are. */
+export function headersToClient(headers: IncomingHttpHeaders): Record<string, string> {
+  const own = Object.keys(headers).filter((name) => OWN.test(name));
+  return pick(headers, [...TO_CLIENT, ...own]);
+}
+
+/** What a page may send, for the preflight. */
+export function isRequestHeaderAllowed(name: string): boolean {
+  return PAGE_HEADERS.has(name) || OWN.test(name);
+}
+
+const OWN = /^x-capsem-[a-z0-9-]{1,64}$/;
+const PAGE_HEADERS: ReadonlySet<string> = new Set(["authorization", "content-type", "traceparent"]);
+
+function pick(headers: IncomingHttpHeaders, names: readonly string[]): Record<string, string> {
+  const picked: Record<string, string> = {};
+  for (const name of names) {
+    const value = headers[name];
+    if (typeof value === "string") picked[name] = value;
+  }
+  return picked;
+}
