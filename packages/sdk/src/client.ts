@@ -1,13 +1,46 @@
-import type { CreateRequest, ExecResult, RouteName, RunRequest, ServiceStatus, VmInfo } from "@capsem/api";
+import type {
+  CreateRequest,
+  ExecResult,
+  HostLogSource,
+  RouteName,
+  RunRequest,
+  ServiceStats,
+  ServiceStatus,
+  VmInfo,
+} from "@capsem/api";
+import { type CreatedVm, createdVm } from "./created-vm.ts";
+import { asyncDispose } from "./dispose.ts";
+import { type ClientEvent, followEvents } from "./events.ts";
+import { type GatewayOptions, gatewayTransport } from "./gateway.ts";
 import { type Held, hold } from "./hold.ts";
 import { START_TIMEOUT_MS } from "./limits.ts";
-import { type CallOptions, type Operation, operation } from "./operation.ts";
+import {
+  type CallOptions,
+  type Operation,
+  type OperationInput,
+  type OperationResult,
+  operation,
+} from "./operation.ts";
 import type { Transport } from "./transport.ts";
 import { createVm, execTimeoutMs, type Vm } from "./vm.ts";
 
-export interface Client {
+type Query<N extends RouteName> = NonNullable<OperationInput<N> extends { query?: infer Q } ? Q : never>;
+
+export interface Client extends AsyncDisposable {
   status(options?: CallOptions): Promise<ServiceStatus>;
   health(options?: CallOptions): Promise<void>;
+  stats(options?: CallOptions): Promise<ServiceStats>;
+  /** Changes of VMs as they happen, `hello` with all of them first: see `ClientEvent`. */
+  events(options?: CallOptions): AsyncGenerator<ClientEvent>;
+  /** Abnormal ends of Capsem's own processes, the newest first. */
+  panics(query?: Query<"panics">, options?: CallOptions): Promise<OperationResult<"panics">>;
+  /** What went wrong lately, the worst first. */
+  triage(query?: Query<"triage">, options?: CallOptions): Promise<OperationResult<"triage">>;
+  hostLogs(
+    source: HostLogSource,
+    query?: Query<"hostLogs">,
+    options?: CallOptions,
+  ): Promise<OperationResult<"hostLogs">>;
   readonly vms: {
     create(request?: CreateRequest, options?: CallOptions): Promise<VmInfo>;
     list(options?: CallOptions): Promise<VmInfo[]>;
@@ -16,36 +49,51 @@ export interface Client {
   };
   /** The VM of an id; nothing is sent. */
   vm(id: string): Vm;
+  /** Creates a VM that outlives the connection; with `await using` it is deleted at the end of the block. */
+  create(request?: CreateRequest, options?: CallOptions): Promise<CreatedVm>;
   /** Creates a VM that lives as long as the connection: see `Held`. */
   hold(request?: CreateRequest, options?: CallOptions): Promise<Held>;
   /** One command in a VM of its own, which is destroyed at its end. */
-  run(request: RunRequest, options?: CallOptions): Promise<ExecResult>;
+  run(request: string | RunRequest, options?: CallOptions): Promise<ExecResult>;
   /** Any route of the table by its name. */
   operation<N extends RouteName>(name: N): Operation<N>;
   /** Closes idle connections; running calls end as they would have. */
   close(): void;
 }
 
-export function createClient(transport: Transport): Client {
+/** A client of a gateway, or over a transport of one's own. */
+export function createClient(target: GatewayOptions | Transport): Client {
+  const transport = "request" in target ? target : gatewayTransport(target);
   const starting = (options: CallOptions = {}) => ({ timeoutMs: START_TIMEOUT_MS, ...options });
+  const create = (body: CreateRequest = {}, options?: CallOptions) =>
+    operation(transport, "create")({ body }, starting(options));
   return {
     status: (options) => operation(transport, "status")({}, options),
     health: async (options) => {
       await operation(transport, "health")({}, options);
     },
+    stats: (options) => operation(transport, "stats")({}, options),
+    events: (options) => followEvents(transport, options),
+    panics: (query = {}, options) => operation(transport, "panics")({ query }, options),
+    triage: (query = {}, options) => operation(transport, "triage")({ query }, options),
+    hostLogs: (source, query = {}, options) =>
+      operation(transport, "hostLogs")({ params: { source }, query }, options),
     vms: {
-      create: (body = {}, options) => operation(transport, "create")({ body }, starting(options)),
+      create,
       list: async (options) => (await operation(transport, "list")({}, options)).vms,
       purge: async (body = {}, options) =>
         (await operation(transport, "purge")({ body }, starting(options))).deleted,
     },
     vm: (id) => createVm(transport, id),
+    create: async (request, options) => createdVm(transport, await create(request, options)),
     hold: (request = {}, options) => hold(transport, request, options),
-    run: (body, options) => {
+    run: (request, options) => {
+      const body = typeof request === "string" ? { command: request } : request;
       const timeoutMs = Math.min(execTimeoutMs(body.timeout_secs) + START_TIMEOUT_MS, 2_147_483_647);
       return operation(transport, "run")({ body }, { timeoutMs, ...options });
     },
     operation: (name) => operation(transport, name),
     close: () => transport.close(),
+    [asyncDispose]: async () => transport.close(),
   };
 }

@@ -16,6 +16,9 @@ export interface CapsemErrorOptions {
   readonly status?: number;
   readonly retryable?: boolean;
   readonly outcome?: "none" | "unknown";
+  readonly retryAfterMs?: number;
+  readonly code?: string;
+  readonly path?: string;
 }
 
 /** The only class this package throws for operating errors. */
@@ -24,6 +27,11 @@ export class CapsemError extends Failure<ErrorKind> {
   readonly status: number | undefined;
   /** "unknown": the request was sent and its answer lost, so a mutation may have been carried out. */
   readonly outcome: "none" | "unknown";
+  /** How long the gateway asks to wait, when it throttles. */
+  readonly retryAfterMs: number | undefined;
+  /** Of `vm.fs` alone: the code that node:fs has for it, as `ENOENT`. */
+  readonly code: string | undefined;
+  readonly path: string | undefined;
 
   constructor(kind: ErrorKind, message: string, options: CapsemErrorOptions = {}) {
     super(kind, message, {
@@ -33,6 +41,9 @@ export class CapsemError extends Failure<ErrorKind> {
     this.name = "CapsemError";
     this.status = options.status;
     this.outcome = options.outcome ?? "none";
+    this.retryAfterMs = options.retryAfterMs;
+    this.code = options.code;
+    this.path = options.path;
   }
 
   toJSON(): ErrorObject {
@@ -41,13 +52,31 @@ export class CapsemError extends Failure<ErrorKind> {
   }
 }
 
-/** An answer's status and body become an error; a body that is not ours keeps only its status. */
-export function errorOfAnswer(status: number, body: string): CapsemError {
-  const object = parseErrorObject(body);
-  if (object === null)
-    return new CapsemError(kindOfStatus(status), `Cannot finish request: HTTP ${status}`, { status });
-  return errorOfObject(object, status);
+export interface Refusal {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly mutates: boolean;
 }
+
+/** An answer's status and body become an error; a body that is not ours keeps only its status. */
+export function errorOfAnswer({ status, headers, mutates }: Refusal, body: string): CapsemError {
+  const object = parseErrorObject(body);
+  const kind = object !== null && isErrorKind(object.kind) ? object.kind : kindOfStatus(status);
+  const seconds = Number(headers["retry-after"] ?? Number.NaN);
+  // Something between us and the service lost the service's answer. Our gateway says `retryable` when it had not asked.
+  const isLost =
+    mutates &&
+    LOST_STATUSES.has(status) &&
+    (object === null || (kind === "service_away" && !object.retryable));
+  return new CapsemError(kind, object?.reason ?? `Cannot finish request: HTTP ${status}`, {
+    status: object?.status ?? status,
+    ...(object === null ? {} : { retryable: object.retryable }),
+    ...(Number.isFinite(seconds) ? { retryAfterMs: seconds * 1000 } : {}),
+    ...(isLost ? { outcome: "unknown", retryable: false } : {}),
+  });
+}
+
+const LOST_STATUSES: ReadonlySet<number> = new Set([502, 504]);
 
 /** `object` is the inside of the API's error object; its words are shown, never trusted to be of our list. */
 export function errorOfObject(
@@ -88,9 +117,12 @@ function parseErrorObject(body: string): ErrorObject["error"] | null {
 function kindOfStatus(status: number): ErrorKind {
   for (const kind of [
     "invalid_input",
+    "unauthorized",
     "not_permitted",
     "route_not_found",
     "too_large",
+    "throttled",
+    "service_away",
     "unavailable",
   ] as const)
     if (ERRORS[kind].status === status) return kind;

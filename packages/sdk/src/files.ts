@@ -1,10 +1,10 @@
 import type { FileInfo } from "@capsem/api";
-import { concat } from "@capsem/base";
+import { type ByteInput, collect, toByteSource } from "./byte-source.ts";
 import { CapsemError } from "./error.ts";
 import { withIdleLimit } from "./idle.ts";
-import { TRANSFER_IDLE_MS } from "./limits.ts";
+import { READ_FILE_BYTES_MAX, TRANSFER_IDLE_MS } from "./limits.ts";
 import { type CallOptions, type OperationResult, operation } from "./operation.ts";
-import type { ByteSource, Transport } from "./transport.ts";
+import type { Transport } from "./transport.ts";
 
 export interface FileWindow {
   /** The file's true size, whatever window was asked. */
@@ -37,7 +37,7 @@ export interface VmFiles {
   /** A window in memory: give `length` for what may be large. */
   read(path: string, options?: ReadOptions): Promise<{ readonly size: number; readonly bytes: Uint8Array }>;
   readStream(path: string, options?: ReadOptions): Promise<FileWindow>;
-  write(path: string, source: ByteSource, options?: WriteOptions): Promise<{ readonly bytes: number }>;
+  write(path: string, source: ByteInput, options?: WriteOptions): Promise<{ readonly bytes: number }>;
   mkdir(path: string, options?: CallOptions & { readonly parents?: boolean }): Promise<void>;
   rename(path: string, to: string, options?: CallOptions): Promise<void>;
   remove(path: string, options?: CallOptions & { readonly recursive?: boolean }): Promise<void>;
@@ -64,13 +64,11 @@ export function vmFiles(transport: Transport, id: string): VmFiles {
     readStream,
     read: async (path, options) => {
       const { size, body } = await readStream(path, options);
-      const parts: Uint8Array[] = [];
-      for await (const part of body) parts.push(part);
-      return { size, bytes: concat(parts) };
+      return { size, bytes: await collect(body, READ_FILE_BYTES_MAX, "read file") };
     },
-    write: (path, body, { mode, offset, ...options } = {}) =>
+    write: async (path, source, { mode, offset, ...options } = {}) =>
       operation(transport, "fileWrite")(
-        { params, query: { path, mode, offset }, body },
+        { params, query: { path, mode, offset }, body: toByteSource(source) },
         { timeoutMs: TRANSFER_IDLE_MS, ...options },
       ),
     mkdir: async (path, { parents, ...options } = {}) => {

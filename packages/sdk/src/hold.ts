@@ -1,9 +1,11 @@
 import type { CreateRequest, VmInfo } from "@capsem/api";
 import { concat, type Deferred, defer, ignore, textOf, within } from "@capsem/base";
+import { asyncDispose } from "./dispose.ts";
 import { CapsemError, errorOfObject, isRecord } from "./error.ts";
 import { HOLD_LINE_BYTES_MAX, START_TIMEOUT_MS } from "./limits.ts";
 import { type CallOptions, open } from "./operation.ts";
 import type { Transport, TransportAnswer } from "./transport.ts";
+import { createVm, type Vm } from "./vm.ts";
 
 /** The last line of a held create: why the VM is gone, null when somebody asked for it. */
 export interface HoldEnd {
@@ -11,8 +13,9 @@ export interface HoldEnd {
 }
 
 /** A VM that lives as long as this connection. The service deletes it when the connection is lost, however. */
-export interface Held {
+export interface Held extends AsyncDisposable {
   readonly info: VmInfo;
+  readonly vm: Vm;
   /** Settles once: the VM's end, or `unavailable` when the connection was lost before it was said. */
   readonly gone: Promise<HoldEnd>;
   /** Closes the connection at once; the service deletes the VM. */
@@ -35,7 +38,14 @@ export async function hold(
     const gone: Deferred<HoldEnd> = defer();
     ignore(gone.promise);
     ignore(watch(lines, gone));
-    return { info: info as unknown as VmInfo, gone: gone.promise, drop: () => answer.cancel() };
+    const drop = () => answer.cancel();
+    return {
+      info: info as unknown as VmInfo,
+      vm: createVm(transport, info.id),
+      gone: gone.promise,
+      drop,
+      [asyncDispose]: async () => drop(),
+    };
   } catch (thrown) {
     answer.cancel();
     throw asError(thrown, answer);

@@ -1,6 +1,8 @@
 import type { StreamClientMessage, StreamServerMessage } from "@capsem/api";
-import { type Deferred, defer, ignore } from "@capsem/base";
+import { type Deferred, defer, ignore, utf8 } from "@capsem/base";
+import { asyncDispose } from "./dispose.ts";
 import { CapsemError, cancelled, errorOfObject } from "./error.ts";
+import { type JobLine, type JobOutput, linesOf, outputOf } from "./job-text.ts";
 import { STDIN_CHUNK_BYTES } from "./limits.ts";
 import type { CallOptions } from "./operation.ts";
 import { decodeServerFrame, encodeMessage, encodeStdin } from "./stream-frame.ts";
@@ -26,7 +28,7 @@ const NORMAL_CLOSURE = 1000;
  * One that is awaited and was never iterated has its output discarded. The job outlives this handle: `detach`
  * leaves it running, and `vm.attach(id, offset)` finds it again.
  */
-export class Job implements AsyncIterable<JobChunk>, PromiseLike<JobExit> {
+export class Job implements AsyncIterable<JobChunk>, PromiseLike<JobExit>, AsyncDisposable {
   readonly #socket: Promise<TransportSocket>;
   readonly #kick: Kick;
   readonly #started: Deferred<string> = defer();
@@ -70,10 +72,11 @@ export class Job implements AsyncIterable<JobChunk>, PromiseLike<JobExit> {
   }
 
   /** Resolves when the connection took the bytes; the guest's reader sets the pace. */
-  async write(data: Uint8Array): Promise<void> {
+  async write(data: string | Uint8Array): Promise<void> {
     if (this.#over) throw new CapsemError("wrong_state", "Cannot write stdin: the job ended");
-    for (let at = 0; at < data.length; at += STDIN_CHUNK_BYTES)
-      await this.#post(encodeStdin(data.subarray(at, at + STDIN_CHUNK_BYTES)));
+    const bytes = typeof data === "string" ? utf8(data) : data;
+    for (let at = 0; at < bytes.length; at += STDIN_CHUNK_BYTES)
+      await this.#post(encodeStdin(bytes.subarray(at, at + STDIN_CHUNK_BYTES)));
   }
 
   closeStdin(): Promise<void> {
@@ -90,6 +93,16 @@ export class Job implements AsyncIterable<JobChunk>, PromiseLike<JobExit> {
     return this.#post(encodeMessage({ type: "signal", signal }));
   }
 
+  /** The output as lines of text, instead of the iteration. */
+  lines(): AsyncGenerator<JobLine> {
+    return linesOf(this);
+  }
+
+  /** Output as text and the end together, instead of the iteration. */
+  output(): Promise<JobOutput> {
+    return outputOf(this, this.#exit.promise);
+  }
+
   /** Drops the output that was not taken yet, and all that follows: its end comes without waiting for a reader. */
   discard(): void {
     this.#discard();
@@ -99,6 +112,14 @@ export class Job implements AsyncIterable<JobChunk>, PromiseLike<JobExit> {
   detach(): void {
     this.#detached = true;
     this.#end(cancelled("job: detached"));
+  }
+
+  /** Of `await using`: kills the job if it runs, unless it was detached. */
+  async [asyncDispose](): Promise<void> {
+    if (this.#over) return;
+    this.#discard();
+    await this.signal(SIGKILL);
+    await this.#exit.promise.catch(() => undefined);
   }
 
   // biome-ignore lint/suspicious/noThenProperty: a job is awaitable by contract.

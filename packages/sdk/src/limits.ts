@@ -22,3 +22,25 @@ export const SOCKET_CLOSE_MS = 2_000;
 export const SOCKET_PATH_BYTES_MAX = 107;
 /** An error body is one small object; more of it is not read. */
 export const ERROR_BYTES_MAX = 64 * 1024;
+/** Frames that a browser's WebSocket received and nobody took: it cannot be paused, so it is closed. */
+export const WEB_QUEUE_BYTES_MAX = 16 * 1024 * 1024;
+/** Bytes that a browser's WebSocket may hold unsent before `send` waits, and how often it looks again. */
+export const WEB_UNSENT_BYTES_MAX = 1024 * 1024;
+export const WEB_UNSENT_POLL_MS = 5;
+/** What is collected where a runtime cannot stream an upload (HTTP/1.1 from a browser). A Blob has no limit here. */
+export const COLLECTED_BYTES_MAX = 256 * 1024 * 1024;
+/** A file read whole into memory: the longest text of common engines. */
+export const READ_FILE_BYTES_MAX = 512 * 1024 * 1024;
+/** Output that `job.output()` collects of one stream. */
+export const OUTPUT_BYTES_MAX = 16 * 1024 * 1024;
+/** One line of `job.lines()`: a longer one is given in parts. */
+export const LINE_CHARS_MAX = 1024 * 1024;
+/** Entries of one page of a directory, and how deep one listing goes (route table). */
+export const LIST_PAGE_ENTRIES = 256;
+export const LIST_DEPTH_MAX = 16;
+/** Links that `stat` follows, as Linux does. */
+export const LINKS_MAX = 40;
+/** A token file holds 64 characters and perhaps a line's end; more of it is not read. */
+export const TOKEN_FILE_BYTES_MAX = 1024;
+/** An event carries VM descriptions; `hello` has all of them. */
+export const EVENT_BYTES_MAX = 8 * 1024 * 1024;

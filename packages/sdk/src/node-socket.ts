@@ -3,18 +3,18 @@ import { WebSocket } from "ws";
 import { type CapsemError, cancelled, errorOfAnswer, CapsemError as Failed } from "./error.ts";
 import {
   ERROR_BYTES_MAX,
+  EVENT_BYTES_MAX,
   REQUEST_TIMEOUT_MS,
   SOCKET_CLOSE_MS,
   SOCKET_QUEUE_BYTES_MAX,
-  STREAM_FRAME_BYTES_MAX,
 } from "./limits.ts";
-import { connectUnix } from "./node-connect.ts";
+import type { Dial } from "./node-dial.ts";
 import { toNetworkError } from "./node-error.ts";
 import type { SocketOptions, TransportSocket } from "./transport.ts";
 
-/** A WebSocket over a Unix socket whose receiver sets the pace: a full queue pauses the connection. */
+/** A WebSocket whose receiver sets the pace: a full queue pauses the connection. */
 export function openWebSocket(
-  socketPath: string,
+  dial: Dial,
   path: string,
   protocols: readonly string[],
   { signal, timeoutMs = REQUEST_TIMEOUT_MS }: SocketOptions,
@@ -24,9 +24,10 @@ export function openWebSocket(
       reject(cancelled(path, signal.reason));
       return;
     }
-    const socket = new WebSocket(`ws://localhost${path}`, [...protocols], {
-      createConnection: () => connectUnix(socketPath),
-      maxPayload: STREAM_FRAME_BYTES_MAX,
+    const socket = new WebSocket(`${dial.webSocket}${path}`, [...protocols], {
+      ...(dial.connect === undefined ? {} : { createConnection: dial.connect }),
+      maxPayload: EVENT_BYTES_MAX,
+      followRedirects: false,
       perMessageDeflate: false,
     });
     let settled = false;
@@ -56,7 +57,9 @@ export function openWebSocket(
       response.on("data", (part: string) => {
         if (text.length < ERROR_BYTES_MAX) text += part;
       });
-      response.once("close", () => fail(errorOfAnswer(response.statusCode ?? 0, text)));
+      response.once("close", () =>
+        fail(errorOfAnswer({ status: response.statusCode ?? 0, headers: {}, mutates: false }, text)),
+      );
     });
     socket.once("open", () => {
       settle();

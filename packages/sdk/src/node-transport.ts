@@ -1,19 +1,27 @@
-import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
+import type { ClientRequest, IncomingMessage } from "node:http";
 import { CapsemError, cancelled } from "./error.ts";
 import { REQUEST_TIMEOUT_MS } from "./limits.ts";
-import { connectUnix } from "./node-connect.ts";
+import { sendBody } from "./node-body.ts";
+import { type Dial, unixDial } from "./node-dial.ts";
 import { toNetworkError } from "./node-error.ts";
-import type { ByteSource, RequestOptions, Transport, TransportAnswer } from "./transport.ts";
+import type { RequestOptions, Transport, TransportAnswer } from "./transport.ts";
 
-const KEPT_CONNECTIONS_MAX = 4;
-
-/** HTTP over a Unix socket. Reads share kept connections; each mutation has one of its own. */
+/** HTTP over the service's Unix socket. */
 export function nodeTransport(socketPath: string): Transport {
-  const agent = new Agent({ keepAlive: true, maxFreeSockets: KEPT_CONNECTIONS_MAX });
-  agent.createConnection = () => connectUnix(socketPath);
+  return httpTransport(() => unixDial(socketPath));
+}
+
+/** HTTP over what `open` dials at the first call. */
+export function httpTransport(open: () => Dial | Promise<Dial>): Transport {
+  let opened: Promise<Dial> | null = null;
+  const dialOf = () => {
+    opened ??= Promise.resolve(open());
+    return opened;
+  };
   return {
     request: async (method, path, options) => {
-      const attempt = () => sendRequest(socketPath, agent, method, path, options);
+      const dial = await dialOf();
+      const attempt = () => sendRequest(dial, method, path, options);
       try {
         return await attempt();
       } catch (thrown) {
@@ -24,17 +32,21 @@ export function nodeTransport(socketPath: string): Transport {
     },
     socket: async (path, protocols, options) => {
       const { openWebSocket } = await import("./node-socket.ts");
-      return openWebSocket(socketPath, path, protocols, options);
+      return openWebSocket(await dialOf(), path, protocols, options);
     },
-    close: () => agent.destroy(),
+    close: () => {
+      opened?.then(
+        (dial) => dial.close(),
+        () => undefined,
+      );
+    },
   };
 }
 
 class StaleConnection extends CapsemError {}
 
 function sendRequest(
-  socketPath: string,
-  agent: Agent,
+  dial: Dial,
   method: string,
   path: string,
   options: RequestOptions,
@@ -46,7 +58,7 @@ function sendRequest(
       reject(cancelled(doing, signal.reason));
       return;
     }
-    const request = startRequest(socketPath, agent, method, path, options);
+    const request = startRequest(dial, method, path, options);
     const late = () =>
       request.destroy(
         new CapsemError("timeout", `Cannot finish ${doing}: no answer within ${timeoutMs} ms`, {
@@ -80,50 +92,21 @@ function sendRequest(
 }
 
 function startRequest(
-  socketPath: string,
-  agent: Agent,
+  dial: Dial,
   method: string,
   path: string,
   { query = {}, headers = {}, body, mutates = true }: RequestOptions,
 ): ClientRequest {
   const words = new URLSearchParams(query).toString();
-  const length = body instanceof Uint8Array ? { "content-length": String(body.length) } : {};
-  return httpRequest({
+  const bytes = body instanceof Uint8Array ? body.length : body instanceof Blob ? body.size : null;
+  const length = bytes === null ? {} : { "content-length": String(bytes) };
+  const target = dial.options(mutates);
+  return dial.request({
+    ...target,
     method,
-    path: words === "" ? path : `${path}?${words}`,
-    host: "localhost",
-    headers: { ...headers, ...length },
-    ...(mutates ? { createConnection: () => connectUnix(socketPath) } : { agent }),
+    path: `${dial.prefix}${path}${words === "" ? "" : `?${words}`}`,
+    headers: { ...target.headers, ...headers, ...length },
   });
-}
-
-async function sendBody(
-  request: ClientRequest,
-  body: ByteSource | undefined,
-  progressed: () => void,
-): Promise<void> {
-  if (body === undefined || body instanceof Uint8Array) {
-    request.end(body);
-    return;
-  }
-  let over = false;
-  const ended = new Promise<void>((resolve) => {
-    const end = () => {
-      over = true;
-      resolve();
-    };
-    // An answer before the body's end is a refusal: what is left of the body is not sent.
-    request.once("close", end).once("error", end).once("response", end);
-  });
-  for await (const part of body) {
-    if (over) return;
-    if (!request.write(part)) {
-      const drained = new Promise<void>((resolve) => request.once("drain", resolve));
-      await Promise.race([drained, ended]);
-    }
-    progressed();
-  }
-  if (!over) request.end();
 }
 
 function answerOf(request: ClientRequest, response: IncomingMessage): TransportAnswer {

@@ -76,7 +76,8 @@ export async function open(
     mutates: route.mutates,
   });
   if (answer.status >= 200 && answer.status < 300) return answer;
-  throw errorOfAnswer(answer.status, await readText(answer, ERROR_BYTES_MAX));
+  const { status, headers } = answer;
+  throw errorOfAnswer({ status, headers, mutates: route.mutates }, await readText(answer, ERROR_BYTES_MAX));
 }
 
 export function pathOf(name: RouteName, params: Readonly<Record<string, unknown>> = {}): string {

@@ -1,56 +1,46 @@
 import { execFile } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { build } from "esbuild";
-import { expect, test } from "vitest";
-import { startFixtureService } from "./testing/index.ts";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Rig, startWays } from "./testing/ways.ts";
 
-const source = dirname(fileURLToPath(import.meta.url));
+const readme = readFileSync(join(import.meta.dirname, "../README.md"), "utf8");
+const examples = [...readme.matchAll(/```ts\n([\s\S]*?)```\n```text\n([\s\S]*?)```/g)];
 
-test("the README's example does what it says", async () => {
-  const readme = readFileSync(join(source, "../README.md"), "utf8");
-  expect(readme.split("\n").length).toBeLessThanOrEqual(41);
-  const code = /```ts\n([\s\S]*?)```/.exec(readme)?.[1] ?? "";
-  const home = mkdtempSync(join(tmpdir(), "sdk-readme-"));
-  const outfile = join(home, "example.mjs");
-  await build({
-    stdin: { contents: code, resolveDir: source, loader: "ts" },
-    alias: { "@capsem/sdk/node": join(source, "node.ts") },
-    banner: {
-      js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);',
-    },
-    outfile,
-    bundle: true,
-    platform: "node",
-    format: "esm",
-    logLevel: "error",
-  });
-  const service = await startFixtureService({ home });
-  try {
-    const env = { PATH: process.env.PATH ?? "", CAPSEM_HOME: home };
-    const { stdout } = await promisify(execFile)(process.execPath, [outfile], { env });
-    expect(stdout).toBe("stdout hello world\nexit code 3\n");
-    expect(service.state.vms.size).toBe(0);
-  } finally {
-    await service.close();
-    rmSync(home, { recursive: true, force: true });
-  }
-}, 60_000);
-
-test("the root entry runs in a browser: nothing of Node and no WebSocket library is in it", async () => {
-  const { metafile } = await build({
-    entryPoints: [join(source, "index.ts")],
-    bundle: true,
-    platform: "browser",
-    format: "esm",
-    write: false,
-    metafile: true,
-    logLevel: "silent",
-  });
-  const inputs = Object.keys(metafile.inputs);
-  expect(inputs.filter((path) => /node-|node_modules\/ws\/|\/node\.ts$/.test(path))).toEqual([]);
-  expect(inputs.some((path) => path.endsWith("sdk/src/client.ts"))).toBe(true);
+let rig: Rig;
+beforeAll(async () => {
+  rig = await startWays();
 });
+afterAll(() => rig.close());
+
+test("the README is short, and each of its examples says what it prints", () => {
+  expect(readme.split("\n").length).toBeLessThanOrEqual(121);
+  expect(examples.length).toBe(readme.match(/```ts/g)?.length);
+  expect(examples.length).toBeGreaterThan(3);
+});
+
+test.each(examples.map(([, code = "", text = ""], at) => ({ at, code, text })))(
+  "example $at of the README prints what it says",
+  async ({ at, code, text }) => {
+    const outfile = join(rig.home, `example-${at}.mjs`);
+    await build({
+      stdin: { contents: code, resolveDir: import.meta.dirname, loader: "ts" },
+      alias: { "@capsem/sdk/node": join(import.meta.dirname, "node.ts") },
+      banner: {
+        js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);',
+      },
+      outfile,
+      bundle: true,
+      platform: "node",
+      target: "node20",
+      format: "esm",
+      logLevel: "error",
+    });
+    const env = { PATH: process.env.PATH ?? "", GATEWAY_URL: rig.url, TOKEN_FILE: rig.tokenFile };
+    const { stdout } = await promisify(execFile)(process.execPath, [outfile], { env });
+    expect(stdout).toBe(text);
+  },
+  60_000,
+);

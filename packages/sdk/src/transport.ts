@@ -1,5 +1,5 @@
 /** Bytes to send: whole, or a stream that is read no faster than the connection takes it. */
-export type ByteSource = Uint8Array | AsyncIterable<Uint8Array>;
+export type ByteSource = Uint8Array | Blob | AsyncIterable<Uint8Array>;
 
 export interface RequestOptions {
   readonly query?: Readonly<Record<string, string>>;
@@ -30,7 +30,10 @@ export interface SocketOptions {
 export interface TransportSocket {
   /** Resolves when the connection took the bytes. */
   send(bytes: Uint8Array): Promise<void>;
-  /** Binary messages in order, ending with the connection. Read once; what is not taken slows the sender. */
+  /**
+   * Messages in order, text as UTF-8, ending with the connection. Read once. What is not taken slows the sender;
+   * where the runtime cannot (a browser), the connection ends when too much waits, after what waits was given.
+   */
   receive(): AsyncIterable<Uint8Array>;
   /** Never rejects; `code` is 1006 for a connection that was lost. */
   readonly closed: Promise<{ readonly code: number; readonly reason: string }>;
@@ -40,7 +43,7 @@ export interface TransportSocket {
 /** How calls reach a service. All failures are `CapsemError`; an HTTP error status is an answer, not a failure. */
 export interface Transport {
   request(method: string, path: string, options: RequestOptions): Promise<TransportAnswer>;
-  /** Rejects with the service's error when it refuses the upgrade. */
+  /** Rejects with the other end's error when it refuses the upgrade; see `openSocket` for one without a reason. */
   socket(path: string, protocols: readonly string[], options: SocketOptions): Promise<TransportSocket>;
   close(): void;
 }

@@ -1,8 +1,10 @@
 import type { ExecRequest, ExecResult, JobInfo, VmInfo } from "@capsem/api";
 import { type VmFiles, vmFiles } from "./files.ts";
+import { type VmFs, vmFs } from "./fs.ts";
 import { Job, type JobChunk, type StreamRequest } from "./job.ts";
 import { decodeJobOutput } from "./job-output.ts";
-import { JOB_MARGIN_MS, REQUEST_TIMEOUT_MS, START_TIMEOUT_MS } from "./limits.ts";
+import { JOB_MARGIN_MS, START_TIMEOUT_MS } from "./limits.ts";
+import { openSocket } from "./open-socket.ts";
 import {
   type CallOptions,
   type OperationInput,
@@ -10,7 +12,7 @@ import {
   operation,
   pathOf,
 } from "./operation.ts";
-import type { SocketOptions, Transport } from "./transport.ts";
+import type { Transport } from "./transport.ts";
 import { type VmTrees, vmTrees } from "./trees.ts";
 
 const STREAM_PROTOCOL = "capsem.stream.v1";
@@ -20,6 +22,9 @@ const NO_TIMEOUT_MS = 2_147_483_647;
 /** One VM by its id. Making it sends nothing. */
 export interface Vm {
   readonly id: string;
+  /** Files as node:fs/promises has them. */
+  readonly fs: VmFs;
+  /** Files as the service has them: windows, pages, streams with a size. */
   readonly files: VmFiles;
   readonly trees: VmTrees;
   info(options?: CallOptions): Promise<VmInfo>;
@@ -31,11 +36,11 @@ export interface Vm {
   persist(name: string, options?: CallOptions): Promise<VmInfo>;
   delete(options?: CallOptions): Promise<void>;
   /** Runs to the end; an abort kills the job. Without `timeout_secs` it waits without limit. */
-  exec(request: ExecRequest, options?: CallOptions): Promise<ExecResult>;
+  exec(request: string | ExecRequest, options?: CallOptions): Promise<ExecResult>;
   /** Starts a job and returns at once; an abort kills it. */
-  stream(request: StreamRequest, options?: CallOptions): Job;
-  /** Follows a job that was started before, from a byte offset of its output. */
-  attach(jobId: string, offset: number, options?: CallOptions): Job;
+  stream(request: string | StreamRequest, options?: CallOptions): Job;
+  /** Follows a job that was started before, from a byte offset of its output; 0 replays all that is kept. */
+  attach(jobId: string, offset?: number, options?: CallOptions): Job;
   jobs(options?: CallOptions): Promise<JobInfo[]>;
   jobOutput(jobId: string, options?: CallOptions & JobOutputOptions): AsyncIterable<JobChunk>;
   signalJob(jobId: string, signal: number, options?: CallOptions): Promise<void>;
@@ -51,22 +56,20 @@ export interface JobOutputOptions {
 export function createVm(transport: Transport, id: string): Vm {
   const params = { id };
   const starting = (options: CallOptions = {}) => ({ timeoutMs: START_TIMEOUT_MS, ...options });
-  const openSocket = (options: CallOptions) => {
-    const socketOptions: SocketOptions = {
-      timeoutMs: options.timeoutMs ?? REQUEST_TIMEOUT_MS,
-      ...(options.signal === undefined ? {} : { signal: options.signal }),
-    };
-    return transport.socket(pathOf("stream", params), [STREAM_PROTOCOL], socketOptions);
-  };
+  const status = (options?: CallOptions) => operation(transport, "vmStatus")({ params }, options);
+  const open = (options: CallOptions) =>
+    openSocket(transport, pathOf("stream", params), STREAM_PROTOCOL, status, options);
   const kick = async (job: string, signal: number) => {
     await operation(transport, "jobSignal")({ params: { id, job }, body: { signal } });
   };
+  const files = vmFiles(transport, id);
   return {
     id,
-    files: vmFiles(transport, id),
+    fs: vmFs(files),
+    files,
     trees: vmTrees(transport, id),
     info: (options) => operation(transport, "info")({ params }, options),
-    status: (options) => operation(transport, "vmStatus")({ params }, options),
+    status,
     start: (options) => operation(transport, "start")({ params }, starting(options)),
     stop: async (options) => {
       await operation(transport, "stop")({ params }, options);
@@ -77,15 +80,17 @@ export function createVm(transport: Transport, id: string): Vm {
     delete: async (options) => {
       await operation(transport, "delete")({ params }, options);
     },
-    exec: (body, options) =>
-      operation(transport, "exec")(
-        { params, body },
-        { timeoutMs: execTimeoutMs(body.timeout_secs), ...options },
-      ),
-    stream: ({ kind, ...request }, options = {}) =>
-      new Job(() => openSocket(options), { ...request, type: "start", kind: kind ?? "exec" }, kick, options),
-    attach: (jobId, offset, options = {}) =>
-      new Job(() => openSocket(options), { type: "attach", job_id: jobId, offset }, kick, options),
+    exec: (request, options) => {
+      const body = commandOf(request);
+      const timeoutMs = execTimeoutMs(body.timeout_secs);
+      return operation(transport, "exec")({ params, body }, { timeoutMs, ...options });
+    },
+    stream: (asked, options = {}) => {
+      const { kind, ...request } = commandOf<StreamRequest>(asked);
+      return new Job(() => open(options), { ...request, type: "start", kind: kind ?? "exec" }, kick, options);
+    },
+    attach: (jobId, offset = 0, options = {}) =>
+      new Job(() => open(options), { type: "attach", job_id: jobId, offset }, kick, options),
     jobs: async (options) => (await operation(transport, "jobs")({ params }, options)).jobs,
     jobOutput: async function* (job, { offset, follow, ...options } = {}) {
       const query = { offset, follow };
@@ -98,6 +103,10 @@ export function createVm(transport: Transport, id: string): Vm {
     logs: (query, options) =>
       operation(transport, "logs")(query === undefined ? { params } : { params, query }, options),
   };
+}
+
+function commandOf<R extends { command?: string | undefined }>(request: string | R): R {
+  return (typeof request === "string" ? { command: request } : request) as R;
 }
 
 export function execTimeoutMs(timeoutSecs: number | undefined): number {

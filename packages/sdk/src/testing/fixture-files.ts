@@ -2,16 +2,20 @@ import { spawn } from "node:child_process";
 import {
   createReadStream,
   createWriteStream,
+  existsSync,
   lstatSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readlinkSync,
   renameSync,
+  rmdirSync,
   rmSync,
+  unlinkSync,
 } from "node:fs";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { pipeline } from "node:stream/promises";
-import { apiFailure, type FileInfo, type RouteName } from "@capsem/api";
+import { apiFailure, type ErrorKind, type FileInfo, type RouteName } from "@capsem/api";
 import type { Call, Handler } from "./fixture-handlers.ts";
 import type { FixtureVm } from "./fixture-state.ts";
 
@@ -19,15 +23,17 @@ const ok = { ok: true };
 
 export const FILE_HANDLERS: Partial<Record<RouteName, Handler>> = {
   fileList: (call) => {
-    const folder = pathOf(call, call.query.get("path") ?? ".");
-    const entries = guarded(() => readdirSync(folder).sort()).map((name) => infoOf(join(folder, name)));
-    return { entries, total: entries.length, more: false };
+    const number = (name: string, otherwise: number) => Number(call.query.get(name) ?? otherwise);
+    const [offset, limit] = [number("offset", 0), number("limit", 256)];
+    const all = guarded(() => walk(pathOf(call, call.query.get("path") ?? "."), number("depth", 1), ""));
+    const entries = all.slice(offset, offset + limit);
+    return { entries, total: all.length, more: offset + entries.length < all.length };
   },
   fileStat: (call) => infoOf(asked(call)),
   fileRead: async (call) => {
     const path = asked(call);
     const info = infoOf(path);
-    if (info.type !== "file") throw apiFailure("file_wrong_type", `Cannot read file: it is a ${info.type}`);
+    if (info.type !== "file") throw apiFailure("file_wrong_type", 'Cannot read "x": Is a directory');
     const start = Number(call.query.get("offset") ?? 0);
     const length = call.query.get("length");
     call.response.writeHead(200, { "x-capsem-size": String(info.size) });
@@ -37,14 +43,20 @@ export const FILE_HANDLERS: Partial<Record<RouteName, Handler>> = {
   },
   fileWrite: async (call) => {
     const offset = call.query.get("offset");
-    const place = offset === null ? {} : { flags: "r+", start: Number(offset) };
-    const file = createWriteStream(asked(call), { mode: Number(call.query.get("mode") ?? 0o644), ...place });
+    const path = asked(call);
+    // As the guest does it: a window is written in place, and what is not there comes into being.
+    guarded(() => mkdirSync(dirname(path), { recursive: true }));
+    const flags = offset === null ? "w" : existsSync(path) ? "r+" : "w";
+    const fd = guarded(() => openSync(path, flags, Number(call.query.get("mode") ?? 0o644)));
+    const file = createWriteStream("", { fd, start: Number(offset ?? 0) });
     await pipeline(call.request, file);
     return { bytes: file.bytesWritten };
   },
   fileDelete: (call) => {
     const recursive = call.query.get("recursive") === "true";
-    guarded(() => rmSync(asked(call), { recursive }));
+    const path = asked(call);
+    if (recursive) guarded(() => rmSync(path, { recursive }));
+    else guarded(() => (lstatSync(path).isDirectory() ? rmdirSync(path) : unlinkSync(path)));
     return ok;
   },
   fileMkdir: async (call) => {
@@ -88,9 +100,10 @@ function asked(call: Call): string {
 function pathOf(call: Call, path: string): string {
   const vm: FixtureVm = call.state.get(call.params.id ?? "");
   const inner = path === "/workspace" ? "." : path.replace(/^\/workspace\//, "");
-  if (inner.startsWith("/") || inner.split("/").includes(".."))
+  const whole = join(vm.folder, inner);
+  if (inner.startsWith("/") || (whole !== vm.folder && !whole.startsWith(`${vm.folder}/`)))
     throw apiFailure("file_not_permitted", "Cannot open file: it is outside the workspace");
-  return join(vm.folder, inner);
+  return whole;
 }
 
 function infoOf(path: string): FileInfo {
@@ -114,13 +127,33 @@ function infoOf(path: string): FileInfo {
   };
 }
 
+/** Relative names in the order of their bytes, as the guest gives them. */
+function walk(folder: string, depth: number, prefix: string): FileInfo[] {
+  const infos: FileInfo[] = [];
+  for (const name of readdirSync(folder)) {
+    const info = infoOf(join(folder, name));
+    infos.push({ ...info, name: `${prefix}${name}` });
+    if (info.type === "directory" && depth > 1)
+      infos.push(...walk(join(folder, name), depth - 1, `${prefix}${name}/`));
+  }
+  return infos.sort((a, b) => Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)));
+}
+
+const KINDS: Readonly<Record<string, readonly [ErrorKind, string]>> = {
+  ENOENT: ["file_not_found", "it does not exist"],
+  EEXIST: ["file_exists", "File exists"],
+  ENOTEMPTY: ["file_exists", "Directory not empty"],
+  ENOTDIR: ["file_wrong_type", "Not a directory"],
+  EISDIR: ["file_wrong_type", "Is a directory"],
+  EACCES: ["file_not_permitted", "Permission denied"],
+};
+
 function guarded<T>(work: () => T): T {
   try {
     return work();
   } catch (cause) {
     const code = cause instanceof Error && "code" in cause ? String(cause.code) : "unknown";
-    if (code === "ENOENT")
-      throw apiFailure("file_not_found", "Cannot open file: it does not exist", { cause });
-    throw apiFailure("file_failed", `Cannot use file: ${code}`, { cause });
+    const [kind, words] = KINDS[code] ?? ["file_failed", code];
+    throw apiFailure(kind, `Cannot use file: ${words}`, { cause });
   }
 }

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { apiFailure, type ExecRequest, type RouteName } from "@capsem/api";
+import { apiFailure, type ExecRequest, type Finding, type Panic, type RouteName } from "@capsem/api";
 import { newId } from "@capsem/base";
 import { FILE_HANDLERS } from "./fixture-files.ts";
 import { FixtureJob } from "./fixture-job.ts";
@@ -23,6 +23,25 @@ const LOGS: Readonly<Record<string, readonly string[]>> = {
   owner: ["owner is ready"],
 };
 const ok = { ok: true };
+const NOW = "2025-01-02T03:04:09.000Z";
+const PANICS: readonly Panic[] = ["one", "two"].map((message) => ({
+  process: "owner",
+  pid: 1,
+  time: NOW,
+  message,
+  location: null,
+  frames: [],
+}));
+const FINDINGS: readonly Finding[] = [
+  {
+    kind: "slow",
+    time: NOW,
+    vm_id: null,
+    title: "create was slow",
+    detail: "",
+    count: 1,
+  },
+];
 
 export const HANDLERS: Partial<Record<RouteName, Handler>> = {
   ...FILE_HANDLERS,
@@ -35,9 +54,29 @@ export const HANDLERS: Partial<Record<RouteName, Handler>> = {
     accelerator: { name: "tcg", reason: "no /dev/kvm" },
     image: "sha256:fixture",
     vms: { running: state.vms.size, total: state.vms.size },
+    confinement: { is_enforced: false, reason: "a fixture confines nothing" },
     pool: { warm: 2, preparing: 0, target: 2 },
     limits: FIXTURE_LIMITS,
   }),
+  stats: ({ state }) => ({
+    started_at: "2025-01-02T03:04:05.000Z",
+    uptime_secs: 60,
+    requests: { total: 1, failed: 0, in_flight: 1 },
+    routes: [],
+    vms: { running: state.vms.size, total: state.vms.size, created: 0, deleted: 0, failed: 0 },
+    pool: { claimed: 0, missed: 0 },
+    jobs: { running: 0, started: 0 },
+    memory: { service_bytes: 1, owners_bytes: 0, hypervisors_bytes: 0 },
+  }),
+  panics: ({ query }) => ({ panics: PANICS.slice(0, Number(query.get("limit") ?? 20)), truncated: false }),
+  triage: ({ query }) => {
+    const vmId = query.get("vm_id");
+    return { findings: FINDINGS.filter((each) => vmId === null || each.vm_id === vmId), truncated: false };
+  },
+  hostLogs: ({ params, query }) => {
+    const lines = [`${params.source} started`, `${params.source} is ready`];
+    return { lines: lines.filter((line) => line.includes(query.get("grep") ?? "")), truncated: false };
+  },
   list: ({ state }) => ({ vms: [...state.vms.values()].map((vm) => vm.info) }),
   create: async (call) => {
     const vm = call.state.create(await call.json());
@@ -58,7 +97,7 @@ export const HANDLERS: Partial<Record<RouteName, Handler>> = {
     if (vm.info.state !== "running")
       throw apiFailure("wrong_state", `Cannot stop VM "${vm.info.id}": it is ${vm.info.state}`);
     if (vm.info.name === null) call.state.delete(vm.info.id);
-    else vm.info = { ...vm.info, state: "stopped" };
+    else change(call, { state: "stopped" });
     return ok;
   },
   rename: rename,
@@ -166,6 +205,7 @@ function jobOf(call: Call): FixtureJob {
 function change(call: Call, part: Partial<FixtureVm["info"]>): FixtureVm["info"] {
   const vm = vmOf(call);
   vm.info = { ...vm.info, ...part };
+  call.state.tell({ type: "vm", seq: 0, time: NOW, vm: vm.info });
   return vm.info;
 }
 

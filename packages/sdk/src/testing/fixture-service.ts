@@ -107,11 +107,20 @@ function match(method: string, path: string): { name: RouteName; params: Record<
 }
 
 function serveSockets(server: Server, state: FixtureState, seen: string[]): void {
-  const sockets = new WebSocketServer({ noServer: true, handleProtocols: () => "capsem.stream.v1" });
+  const sockets = new WebSocketServer({ noServer: true, handleProtocols: ([first]) => first ?? false });
   server.on("upgrade", (request, socket, head) => {
     seen.push(`UPGRADE ${request.url}`);
     try {
-      const { params } = match("GET", request.url ?? "");
+      const { name, params } = match("GET", request.url ?? "");
+      if (name === "events") {
+        sockets.handleUpgrade(request, socket, head, (web) => {
+          web.once(
+            "close",
+            state.follow((event) => web.send(JSON.stringify(event))),
+          );
+        });
+        return;
+      }
       const vm = vmOf({ state, params });
       const log = (message: StreamClientMessage) => seen.push(`STREAM ${message.type}`);
       sockets.handleUpgrade(request, socket, head, (web) => serveStream(vm, web, log));

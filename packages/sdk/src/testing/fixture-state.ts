@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { apiFailure, type CreateRequest, checkEnv, type VmInfo } from "@capsem/api";
+import { apiFailure, type CreateRequest, checkEnv, type ServiceEvent, type VmInfo } from "@capsem/api";
 import { NAME_PATTERN, newId } from "@capsem/base";
 import type { FixtureJob } from "./fixture-job.ts";
 
@@ -20,9 +20,29 @@ export const FIXTURE_LIMITS = { running_max: 8, retained_max: 32, memory_gib_max
 export class FixtureState {
   readonly vms = new Map<string, FixtureVm>();
   readonly folder: string;
+  readonly #followers = new Set<(event: ServiceEvent) => void>();
+  #seq = 0;
 
   constructor(folder: string) {
     this.folder = folder;
+  }
+
+  /** `hello` at once, then what happens, until the returned function is called. */
+  follow(follower: (event: ServiceEvent) => void): () => void {
+    const vms = [...this.vms.values()].map((vm) => vm.info);
+    follower({ type: "hello", seq: this.#seq, service_started_at: "2025-01-02T03:04:05.000Z", vms });
+    this.#followers.add(follower);
+    return () => this.#followers.delete(follower);
+  }
+
+  get followerCount(): number {
+    return this.#followers.size;
+  }
+
+  /** Its number is given here. */
+  tell(event: ServiceEvent): void {
+    this.#seq += 1;
+    for (const follower of this.#followers) follower({ ...event, seq: this.#seq });
   }
 
   create(request: CreateRequest): FixtureVm {
@@ -51,6 +71,7 @@ export class FixtureState {
     };
     const vm: FixtureVm = { info, env, folder, jobs: new Map(), onGone: null };
     this.vms.set(id, vm);
+    this.tell({ type: "vm", seq: 0, time: "2025-01-02T03:04:06.000Z", vm: info });
     return vm;
   }
 
@@ -74,6 +95,15 @@ export class FixtureState {
     for (const job of vm.jobs.values()) job.kill(9);
     rmSync(vm.folder, { recursive: true, force: true });
     vm.onGone?.();
+    const { state, reason } = vm.info;
+    this.tell({
+      type: "vm_gone",
+      seq: 0,
+      time: "2025-01-02T03:04:10.000Z",
+      vm_id: id,
+      last_state: state,
+      reason,
+    });
   }
 
   clear(): void {

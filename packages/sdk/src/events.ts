@@ -1,0 +1,67 @@
+import type { ServiceEvent, VmInfo } from "@capsem/api";
+import { type Deferred, defer, ignore, textOf } from "@capsem/base";
+import { CapsemError, cancelled, isRecord } from "./error.ts";
+import { EVENT_BYTES_MAX } from "./limits.ts";
+import { openSocket } from "./open-socket.ts";
+import { type CallOptions, operation, pathOf } from "./operation.ts";
+import type { Transport } from "./transport.ts";
+
+const EVENTS_PROTOCOL = "capsem.events.v1";
+const NORMAL_CLOSURE = 1000;
+const TYPES: ReadonlySet<unknown> = new Set<ServiceEvent["type"]>(["hello", "vm", "vm_gone", "lagged"]);
+
+type Lagged = Extract<ServiceEvent, { type: "lagged" }>;
+/** What was missed cannot be told any more, so `lagged` brings all VMs as they are now. */
+export type ClientEvent = Exclude<ServiceEvent, Lagged> | (Lagged & { readonly vms: VmInfo[] });
+
+/**
+ * Follows the service's events, `hello` first. Ends with `unavailable` when the connection does, and with
+ * `cancelled` by the signal; leaving the loop closes it. Connecting again is the caller's.
+ */
+export async function* followEvents(
+  transport: Transport,
+  options: CallOptions = {},
+): AsyncGenerator<ClientEvent> {
+  const explain = (again: CallOptions) => operation(transport, "status")({}, again);
+  const socket = await openSocket(transport, pathOf("events"), EVENTS_PROTOCOL, explain, options);
+  const { signal } = options;
+  const aborted: Deferred<never> = defer();
+  ignore(aborted.promise);
+  const onAbort = () => aborted.reject(cancelled("events", signal?.reason));
+  if (signal?.aborted) onAbort();
+  signal?.addEventListener("abort", onAbort, { once: true });
+  const messages = socket.receive()[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const next = await Promise.race([messages.next(), aborted.promise]);
+      if (next.done === true) break;
+      const event = parseEvent(next.value);
+      if (event === null) continue;
+      if (event.type !== "lagged") yield event;
+      else yield { ...event, vms: (await operation(transport, "list")({}, options)).vms };
+    }
+    const { code, reason } = await socket.closed;
+    const why = reason === "" ? `code ${code}` : reason;
+    throw new CapsemError("unavailable", `Cannot follow events: the connection ended (${why})`);
+  } finally {
+    signal?.removeEventListener("abort", onAbort);
+    socket.close(NORMAL_CLOSURE);
+  }
+}
+
+/** Null for a type that a newer service may have. */
+function parseEvent(bytes: Uint8Array): ServiceEvent | null {
+  if (bytes.length > EVENT_BYTES_MAX) throw broken("a message is over the limit");
+  let value: unknown;
+  try {
+    value = JSON.parse(textOf(bytes));
+  } catch (cause) {
+    throw broken("a message is not JSON", cause);
+  }
+  if (!isRecord(value) || typeof value.type !== "string") throw broken("a message has no type");
+  return TYPES.has(value.type) ? (value as ServiceEvent) : null;
+}
+
+function broken(what: string, cause?: unknown): CapsemError {
+  return new CapsemError("internal", `Cannot follow events: ${what}`, { cause });
+}
