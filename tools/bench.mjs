@@ -24,4 +24,4 @@ await build({
   define: { "import.meta.dirname": JSON.stringify(join(root, "tests", "support")) },
   external: ["bufferutil", "utf-8-validate"],
 });
-run(join(root, "dist", "bench.cjs"));
+run(join(root, "dist", "bench.cjs"), ...process.argv.slice(2));

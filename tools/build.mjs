@@ -6,32 +6,22 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { build } from "esbuild";
-import { BUNDLES, TOOLS } from "./bundles.mjs";
+import { BUNDLES, bundleOptions, TOOLS } from "./bundles.mjs";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 const out = join(root, "dist");
 
 async function bundle(entries) {
-  const version = JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version;
   await Promise.all(
     entries
       .filter(({ entry }) => existsSync(join(root, entry)))
-      .map(({ name, entry }) =>
-        build({
-          absWorkingDir: root,
-          entryPoints: [entry],
-          outfile: join(out, `${name}.cjs`),
-          bundle: true,
-          platform: "node",
-          target: "node20",
-          format: "cjs",
-          legalComments: "none",
-          metafile: true,
-          logLevel: "warning",
-          external: ["bufferutil", "utf-8-validate"],
-          define: { "process.env.CAPSEM_VERSION": JSON.stringify(version) },
-        }).then(({ metafile }) => writeFileSync(join(out, `${name}.meta.json`), JSON.stringify(metafile))),
-      ),
+      .map(async (row) => {
+        const options = bundleOptions(root, out, row);
+        const { metafile } = await build(options);
+        const more = await row.launcher?.(out, options);
+        const inputs = { ...metafile.inputs, ...more?.inputs };
+        writeFileSync(join(out, `${row.name}.meta.json`), JSON.stringify({ ...metafile, inputs }));
+      }),
   );
 }
 
@@ -70,5 +60,5 @@ async function helper() {
 
 mkdirSync(out, { recursive: true });
 const only = process.argv[2];
-if (only === "tidy") await bundle(TOOLS);
+if (only !== undefined) await bundle([...BUNDLES, ...TOOLS].filter(({ name }) => name === only));
 else await Promise.all([bundle([...BUNDLES, ...TOOLS]), native(), helper()]);

@@ -1,13 +1,16 @@
-// Everything the project proves, cheap to dear: types, lint, tidy, host tests, VM tests. One closing line.
+// Everything the project proves, cheap to dear: types, lint, tidy, host tests, VM tests, other people's clients.
+// One closing line. With --proof the clients alone, and more of them.
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { prepareProof } from "./proof.mjs";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 const withoutVms = process.argv.includes("--without-vms");
 const soak = process.argv.includes("--soak");
+const proofOnly = process.argv.includes("--proof");
 const total = { passed: 0, failed: 0, skipped: 0 };
 const skips = [];
 const STAGE_TIMEOUT_MS = 50 * 60_000;
@@ -39,13 +42,14 @@ function skipReason(assertion) {
 }
 
 /** A stage of many tests, counted from vitest's own report. */
-async function tests(project, folder, env) {
+async function tests(project, folder, env, prefix = []) {
   const report = join(folder, `${project}.json`);
-  const code = await run(
+  const [command, ...args] = [
+    ...prefix,
     join(root, "node_modules", ".bin", "vitest"),
-    ["run", "--project", project, "--reporter=default", "--reporter=json", `--outputFile.json=${report}`],
-    env,
-  );
+    ...["run", "--project", project, "--reporter=default", "--reporter=json", `--outputFile.json=${report}`],
+  ];
+  const code = await run(command, args, env);
   let counted = 0;
   try {
     const { testResults } = JSON.parse(readFileSync(report, "utf8"));
@@ -72,14 +76,22 @@ async function tests(project, folder, env) {
 async function main() {
   const bin = (name) => join(root, "node_modules", ".bin", name);
   if (!(await check("bootstrap", process.execPath, [join(root, "tools", "bootstrap.mjs")]))) return;
-  await check("types", bin("tsc"), ["-p", "tsconfig.json"]);
-  await check("lint", bin("biome"), ["check", "--error-on-warnings", "."]);
-  await check("tidy", process.execPath, [join(root, "dist", "tidy.cjs")]);
+  if (!proofOnly) {
+    await check("types", bin("tsc"), ["-p", "tsconfig.json"]);
+    await check("lint", bin("biome"), ["check", "--error-on-warnings", "."]);
+    await check("tidy", process.execPath, [join(root, "dist", "tidy.cjs")]);
+  }
   const folder = mkdtempSync(join(tmpdir(), "capsem-test-"));
   try {
     const env = soak ? { CAPSEM_SOAK: "1" } : {};
-    await tests("host", folder, env);
-    if (!withoutVms) await tests("vm", folder, env);
+    if (!proofOnly) {
+      await tests("host", folder, env);
+      if (!withoutVms) await tests("vm", folder, env);
+    }
+    if (!withoutVms) {
+      const proof = await prepareProof(proofOnly);
+      await tests("proof", folder, { ...env, ...proof.env }, proof.prefix);
+    }
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

@@ -36,7 +36,9 @@ function packagesOf(metafile: Metafile): string[] {
       names.add(first.startsWith("@") ? `${first}/${parts[at + 2]}` : first);
     } else if (parts[0] === "packages") names.add(`@capsem/${parts[1]}`);
     for (const { path: target, external } of input.imports) {
-      if (external === true) names.add(target.startsWith("node:") ? target : `node:${target}`);
+      // A relative one is another bundle of the same program.
+      if (external === true && !target.startsWith("."))
+        names.add(target.startsWith("node:") ? target : `node:${target}`);
     }
   }
   return [...names].sort();

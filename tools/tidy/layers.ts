@@ -5,12 +5,15 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   "packages/api": ["base"],
   "packages/rpc": ["base", "wire"],
   "packages/native": ["base"],
+  "packages/jail": ["base", "native"],
   "packages/vmm": ["base"],
   "packages/sdk": ["base", "api"],
   "apps/guest": ["base", "wire", "rpc"],
-  "apps/owner": ["base", "wire", "rpc", "api", "native", "vmm"],
-  "apps/service": ["base", "wire", "rpc", "api", "native", "vmm"],
+  "apps/owner": ["base", "wire", "rpc", "api", "native", "jail", "vmm"],
+  "apps/service": ["base", "wire", "rpc", "api", "native", "jail", "vmm"],
+  "apps/gateway": ["base", "api", "native", "jail"],
   "apps/image": ["base", "vmm"],
+  "apps/mcp": ["base", "api", "sdk"],
   "apps/cli": ["base", "api", "sdk"],
   "guest-image/helper": [],
   "tools/tidy": [],
@@ -18,6 +21,7 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
 
 /** Third-party packages: the one file that may import each. The schema library is free. */
 export const IMPORTERS: Readonly<Record<string, readonly string[]>> = {
+  "@modelcontextprotocol/server": ["apps/mcp/src/mcp-sdk.ts"],
   "@msgpack/msgpack": ["packages/wire/src/msgpack.ts"],
   ws: ["packages/sdk/src/node-socket.ts", "apps/service/src/websocket.ts"],
 };

@@ -1,0 +1,106 @@
+import { CapsemError } from "@capsem/sdk";
+import { REASON_CHARS_MAX } from "./limits.ts";
+import { type FailureObject, ToolFailure } from "./tool-failure.ts";
+
+/** What is known of a call that failed. */
+export interface FailedCall {
+  readonly tool: string;
+  /** Whether it changes something: then a lost answer leaves its outcome open. */
+  readonly mutates: boolean;
+  /** It is a command in a VM, which ends when its call does. */
+  readonly isJob: boolean;
+  readonly timeoutMs: number;
+  /** Why the call was given up from here, null when it was not. */
+  readonly endedBy: "cancelled" | "timeout" | null;
+}
+
+const UNKNOWN = "whether it was carried out is unknown";
+
+/** Anything thrown, as the object for the model. */
+export function failureOf(call: FailedCall, thrown: unknown): FailureObject {
+  if (call.endedBy !== null) return endedFromHere(call, call.endedBy);
+  if (thrown instanceof ToolFailure) return thrown.object;
+  if (!(thrown instanceof CapsemError))
+    return { kind: "internal", reason: `Cannot finish ${call.tool}: internal error`, retryable: false };
+  if (thrown.status !== undefined) return answered(thrown, thrown.status);
+  switch (thrown.kind) {
+    case "timeout":
+    case "cancelled":
+      return endedFromHere(call, thrown.kind);
+    case "unavailable":
+      return unanswered(call, thrown);
+    case "invalid_input":
+      return { kind: "invalid_input", reason: clean(thrown.message), retryable: false };
+    case "unauthorized":
+      return {
+        kind: "internal",
+        reason: `Cannot finish ${call.tool}: the gateway's token cannot be read`,
+        code: "unauthorized",
+        retryable: false,
+      };
+    default:
+      return {
+        kind: "internal",
+        reason: `Cannot finish ${call.tool}: ${call.mutates ? `its answer cannot be read, ${UNKNOWN}` : "its answer cannot be read"}`,
+        code: thrown.kind,
+        retryable: false,
+      };
+  }
+}
+
+function endedFromHere(call: FailedCall, kind: "cancelled" | "timeout"): FailureObject {
+  const why = kind === "cancelled" ? "cancelled" : `no answer within ${call.timeoutMs} ms`;
+  const fate = call.isJob
+    ? "; its command is being killed, what it did until then is unknown"
+    : call.mutates
+      ? `; ${UNKNOWN}`
+      : "";
+  const hint = call.isJob && kind === "timeout" ? ". Name timeout_secs for longer work" : "";
+  return {
+    kind,
+    reason: `Cannot finish ${call.tool}: ${why}${fate}${hint}`,
+    retryable: kind === "timeout" && !call.mutates,
+  };
+}
+
+/** Kinds of the API that are kinds of a tool as well; all others are an HTTP status with a code. */
+const SAME_KINDS = ["invalid_input", "cancelled", "timeout"] as const;
+
+function answered(thrown: CapsemError, status: number): FailureObject {
+  const { kind: code, message, retryable, outcome } = thrown;
+  const kind = SAME_KINDS.find((same) => same === code) ?? "http";
+  // A gateway that lost its service half way cannot say what became of a change.
+  const isOpen = outcome === "unknown";
+  const reason = isOpen && !message.includes("unknown") ? `${clean(message)}; ${UNKNOWN}` : clean(message);
+  return { kind, reason, status, code, retryable: retryable && !isOpen };
+}
+
+function unanswered(call: FailedCall, thrown: CapsemError): FailureObject {
+  if (call.mutates && !isNeverSent(thrown))
+    return {
+      kind: "network",
+      reason: `Cannot finish ${call.tool}: the connection was lost, ${UNKNOWN}`,
+      retryable: false,
+    };
+  return {
+    kind: "network",
+    reason: call.mutates
+      ? `Cannot finish ${call.tool}: the gateway cannot be reached; nothing was sent`
+      : `Cannot finish ${call.tool}: the gateway cannot be reached`,
+    retryable: true,
+  };
+}
+
+/** Nobody listened: certainly not carried out. Any other loss of a connection may come after the work. */
+const NOT_CONNECTED = new Set(["ECONNREFUSED", "ENOENT", "ENOTFOUND", "EHOSTUNREACH", "ENETUNREACH"]);
+
+function isNeverSent({ cause, outcome }: CapsemError): boolean {
+  if (outcome === "unknown") return false;
+  return cause instanceof Error && "code" in cause && NOT_CONNECTED.has(String(cause.code));
+}
+
+/** A reason may come from the other end: one line, of bounded length. */
+function clean(text: string): string {
+  const line = text.replace(/\p{Cc}+/gu, " ").trim();
+  return line.length <= REASON_CHARS_MAX ? line : `${line.slice(0, REASON_CHARS_MAX - 1)}…`;
+}

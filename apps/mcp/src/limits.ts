@@ -1,0 +1,32 @@
+/** A result's text repeats its JSON up to this; many clients show nothing else. Above it the text says how large it is. */
+export const TEXT_MIRROR_BYTES_MAX = 16_384;
+/** Of a command's output that is over the mirror, the text has this much of each stream's end. */
+export const OUTPUT_TAIL_CHARS = 3_000;
+/** `--timeout-ms`: the longest wait for the gateway's answer, and what it may be set to (a day). */
+export const TIMEOUT_MS_DEFAULT = 30_000;
+export const TIMEOUT_MS_MAX = 86_400_000;
+/** What an answer may need beyond the `timeout_secs` that bounds the work in the guest (design). */
+export const JOB_MARGIN_MS = 10_000;
+/**
+ * What a VM's start may take beyond that: the first one after an update saves a golden before (cold boot limit of the
+ * service). Its client is told of progress meanwhile.
+ */
+export const START_MARGIN_MS = 60_000;
+/** Between two progress notifications. */
+export const PROGRESS_INTERVAL_MS = 2_000;
+/**
+ * One line of stdin. The largest argument is a file's content of 16 Mi characters: this holds it with every other
+ * character escaped. The SDK's own bound is 10 MiB, and going over it would end the connection.
+ */
+export const LINE_BYTES_MAX = 40 * 1024 * 1024;
+/** After the end of stdin: how long answers under way that need no gateway may take. */
+export const END_GRACE_MS = 500;
+/** A token is 64 characters and perhaps a line's end; more of the file is not read. */
+export const TOKEN_BYTES_MAX = 1_024;
+/** What a reason, which may come from the other end, may say. */
+export const REASON_CHARS_MAX = 600;
+/** Faults of arguments that one answer names, and how much of a name it repeats. */
+export const FAULTS_MAX = 5;
+export const NAME_CHARS_MAX = 64;
+/** How long a client of 2026-07-28 may keep the list of tools, which is fixed in a build. */
+export const LIST_TTL_MS = 3_600_000;

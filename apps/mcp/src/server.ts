@@ -1,0 +1,49 @@
+import type { Calls } from "./call-tool.ts";
+import { LIST_TTL_MS, NAME_CHARS_MAX } from "./limits.ts";
+import { type ListedTool, ProtocolError, ProtocolErrorCode, Server } from "./mcp-sdk.ts";
+import type { Every } from "./progress.ts";
+import { listTools } from "./tool-list.ts";
+
+export interface ServerOptions {
+  readonly version: string;
+  /** The longest wait for an answer of a call that names no `timeout_secs`. */
+  readonly timeoutMs: number;
+  readonly every: Every;
+}
+
+const INSTRUCTIONS = `Capsem runs commands in real Linux VMs that are isolated from this machine.
+- One command and no state: capsem_run. Several commands that share files: capsem_create, then capsem_exec with its vm_id, at last capsem_delete.
+- A VM without a name is destroyed with its files when it stops.
+- Commands run as user in /workspace. Name timeout_secs for work of more than 30 s.
+- A failed call is {"error": {kind, reason, code, retryable}}. When the reason says "unknown", look (capsem_list, capsem_info) before you call again.
+- Something does not work: capsem_triage.`;
+
+/** The server without a transport: stdio and tests bring their own, in either era of the protocol. */
+export function createServer(calls: Calls, { version, timeoutMs, every }: ServerOptions): Server {
+  const hint = { ttlMs: LIST_TTL_MS, cacheScope: "public" } as const;
+  const server = new Server(
+    { name: "capsem", title: "Capsem", version },
+    {
+      capabilities: { tools: {} },
+      instructions: INSTRUCTIONS,
+      cacheHints: { "tools/list": hint, "server/discover": hint },
+    },
+  );
+  let tools: ListedTool[] | null = null;
+  server.setRequestHandler("tools/list", () => {
+    tools ??= listTools();
+    return { tools };
+  });
+  // What carries out a call is loaded by the first one: start-up is what every client waits for.
+  server.setRequestHandler("tools/call", async ({ params }, context) => {
+    const { toolOf, callTool } = await import("./calls.ts");
+    const tool = toolOf(params.name);
+    if (tool === null)
+      throw new ProtocolError(
+        ProtocolErrorCode.InvalidParams,
+        `Unknown tool: ${params.name.slice(0, NAME_CHARS_MAX)}`,
+      );
+    return callTool(params.name, tool, params.arguments ?? {}, context, { calls, timeoutMs, every });
+  });
+  return server;
+}
