@@ -196,3 +196,18 @@ test("files are listed, made, renamed and removed", async () => {
   expect(await files("stat", "box", "a")).toMatch(/^1 .*does not exist\n$/);
   expect(await files("chmod", "box", "a")).toMatch(/^2 .*Cannot find command "files chmod"/);
 });
+
+test("a folder that comes out never replaces a pipe or socket that is in its place", async () => {
+  const target = join(cli.folder, "special");
+  mkdirSync(join(target, "src"), { recursive: true });
+  execFileSync("mkfifo", [join(target, "src/in")]);
+  await cli.run(["cp", `${project()}/.`, "dev:special"]);
+  const ran = await cli.run(["cp", "dev:special/.", target]);
+  expect(ran).toMatchObject({
+    code: 1,
+    stderr: "capsem: not copied:\n  src/in: a pipe, socket or device is in its place here\n",
+  });
+  expect(statSync(join(target, "src/in")).isFIFO()).toBe(true);
+  // The rest came.
+  expect(readlinkSync(join(target, "link"))).toBe("src/in");
+});

@@ -1,5 +1,8 @@
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { type CliRunner, createCliRunner } from "./testing/cli-runner.ts";
+import { type CliRunner, createCliRunner, endOf } from "./testing/cli-runner.ts";
 
 // Each step starts a program, which on a loaded machine takes its time.
 vi.setConfig({ testTimeout: 60_000 });
@@ -129,4 +132,50 @@ test("a job's long command is one line of the list, cut to its width", async () 
   for (const line of lines) expect(line.length).toBeLessThanOrEqual(80);
   // biome-ignore lint/suspicious/noControlCharactersInRegex: none may be there.
   expect(lines[1]).not.toMatch(/[\u0000-\u001f]/);
+});
+
+const FULL = "/dev/full";
+test.runIf(existsSync(FULL))(
+  "a full disk behind standard output is one clear line and our exit code",
+  async () => {
+    const cases: [string, number][] = [
+      ["version", 1],
+      ["version --json", 1],
+      ["list --json", 1],
+      ["help", 1],
+      ["completions bash", 1],
+      ["info nope --json", 1],
+      ["run 'echo hi'", 125],
+      ["run --json true", 125],
+      ["exec dev 'seq 100000'", 125],
+    ];
+    for (const [words, code] of cases) {
+      const child = spawn(
+        "bash",
+        ["-c", `"$0" "$1" ${words} > ${FULL}`, process.execPath, join(cli.folder, "cli.cjs")],
+        {
+          env: { PATH: process.env.PATH ?? "", CAPSEM_HOME: cli.home },
+          stdio: ["ignore", "pipe", "pipe"],
+        },
+      );
+      const ran = await endOf(child);
+      const text = words.startsWith("info")
+        ? /^capsem: Cannot (find VM|write)/
+        : /^capsem: Cannot write standard output: the disk is full \(ENOSPC\)\n$/;
+      expect(ran, words).toMatchObject({ code, stderr: expect.stringMatching(text) });
+    }
+    expect(await cli.run(["list", "--quiet"])).toMatchObject({ stdout: expect.stringMatching(/^vm_\w+\n$/) });
+  },
+);
+
+test.runIf(existsSync(FULL))("a command that says nothing does not mind", async () => {
+  const child = spawn(
+    "bash",
+    ["-c", `"$0" "$1" run true > ${FULL}`, process.execPath, join(cli.folder, "cli.cjs")],
+    {
+      env: { PATH: process.env.PATH ?? "", CAPSEM_HOME: cli.home },
+      stdio: ["ignore", "pipe", "pipe"],
+    },
+  );
+  expect(await endOf(child)).toMatchObject({ code: 0, stderr: "" });
 });

@@ -105,7 +105,10 @@ test("doctor tells each need with a remedy and starts nothing", async () => {
     "KVM",
     "disk space",
     "guest image",
+    "confinement",
+    "VM records",
     "service",
+    "gateway",
   ];
   expect(checks.map((check) => check.name)).toEqual(names);
   for (const check of checks) expect(check.remedy === "").toBe(check.state === "good");

@@ -1,5 +1,6 @@
 import type { Handler } from "./context.ts";
-import { JOB_OPTIONS, type Option, SIZE_OPTIONS } from "./option-table.ts";
+import { JOB_OPTIONS, LOG_OPTIONS, type Option, SIZE_OPTIONS } from "./option-table.ts";
+import { SERVICE_COMMANDS, SETUP_COMMANDS } from "./service-command-table.ts";
 
 export interface Command {
   /** One word, or two for a command of a group. */
@@ -10,6 +11,8 @@ export interface Command {
   readonly options?: readonly Option[];
   /** How many words it takes; what follows `--` is apart. */
   readonly words: readonly [number, number];
+  /** What a word of the usage may be, where that is a closed list. */
+  readonly choices?: Readonly<Record<string, readonly string[]>>;
   /** Words after `--` are a command for the guest. */
   readonly takesCommand?: true;
   /** It has no JSON form. */
@@ -69,9 +72,12 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "list",
     aliases: ["ls"],
-    usage: "list [--quiet]",
+    usage: "list [--quiet] [--names]",
     summary: "List all VMs",
-    options: [{ name: "quiet", short: "q", summary: "Only ids" }],
+    options: [
+      { name: "quiet", short: "q", summary: "Only ids" },
+      { name: "names", summary: "Only names, and ids of those without one" },
+    ],
     words: [0, 0],
     exits: "capsem",
     examples: ["capsem list", "capsem ls --json"],
@@ -213,43 +219,47 @@ export const COMMANDS: readonly Command[] = [
     usage: "logs VM [OPTIONS]",
     summary: "Print the logs of a VM",
     options: [
-      { name: "source", value: "NAME", summary: "console, guest or owner (default: all that have lines)" },
-      { name: "tail", value: "N", summary: "Only the last lines" },
-      { name: "grep", value: "TEXT", summary: "Only lines with this text" },
+      {
+        name: "source",
+        value: "NAME",
+        choices: ["console", "guest", "owner"],
+        summary: "console, guest or owner (default: all that have lines)",
+      },
+      ...LOG_OPTIONS,
     ],
     words: [1, 1],
     exits: "capsem",
     examples: ["capsem logs dev --source guest --tail 20"],
     load: async () => (await import("./command/logs.ts")).logs,
   },
+  ...SERVICE_COMMANDS,
   {
-    name: "status",
-    usage: "status",
-    summary: "Show the service, its accelerator, image, pool and limits",
-    words: [0, 0],
+    name: "mcp install",
+    usage: "mcp install CLIENT [OPTIONS] | mcp install [CLIENT] --print",
+    summary:
+      "Give an AI agent Capsem's tools: write capsem-mcp into its configuration. CLIENT is claude, codex or gemini. The token stays in its file",
+    options: [
+      { name: "scope", value: "NAME", summary: "user (default), project, or for claude local" },
+      { name: "gateway-url", value: "URL", summary: "The gateway (default: this machine's)" },
+      { name: "token-file", value: "PATH", summary: "The file with its token (default: this gateway's)" },
+      { name: "print", summary: "Print it for any client and write nothing" },
+    ],
+    words: [0, 1],
     exits: "capsem",
-    examples: ["capsem status --json"],
-    load: async () => (await import("./command/status.ts")).status,
-  },
-  ...service(),
-  {
-    name: "doctor",
-    usage: "doctor",
-    summary: "Check what Capsem needs on this machine, with the remedy for what is missing",
-    words: [0, 0],
-    exits: "capsem",
-    examples: ["capsem doctor", "capsem doctor --json"],
-    load: async () => (await import("./command/doctor.ts")).doctor,
+    examples: ["capsem mcp install claude", "capsem mcp install codex --print"],
+    load: async () => (await import("./command/mcp.ts")).install,
   },
   {
-    name: "version",
-    usage: "version",
-    summary: "Print the version",
-    words: [0, 0],
+    name: "mcp uninstall",
+    usage: "mcp uninstall CLIENT [--scope NAME]",
+    summary: "Take capsem-mcp out of a client's configuration",
+    options: [{ name: "scope", value: "NAME", summary: "user (default), project, or for claude local" }],
+    words: [1, 1],
     exits: "capsem",
-    examples: ["capsem version"],
-    load: async () => (await import("./command/version.ts")).version,
+    examples: ["capsem mcp uninstall claude"],
+    load: async () => (await import("./command/mcp.ts")).uninstall,
   },
+  ...SETUP_COMMANDS,
 ];
 
 function lifecycle(): Command[] {
@@ -298,40 +308,6 @@ function lifecycle(): Command[] {
       ...of("purge", "purge [--all]", "Delete all temporary and failed VMs", ["capsem purge"], [0, 0]),
       options: [{ name: "all", summary: "Kept VMs too" }],
       load: async () => (await load()).purge,
-    },
-  ];
-}
-
-function service(): Command[] {
-  const load = () => import("./command/service.ts");
-  return [
-    {
-      name: "service start",
-      usage: "service start",
-      summary: "Start the service, if it does not run",
-      words: [0, 0],
-      exits: "capsem",
-      examples: ["capsem service start"],
-      load: async () => (await load()).start,
-    },
-    {
-      name: "service stop",
-      usage: "service stop [--force]",
-      summary: "Stop the service and all its VMs",
-      options: [{ name: "force", summary: "Kill it, also when it does not answer" }],
-      words: [0, 0],
-      exits: "capsem",
-      examples: ["capsem service stop", "capsem service stop --force"],
-      load: async () => (await load()).stop,
-    },
-    {
-      name: "service status",
-      usage: "service status",
-      summary: "Say whether the service runs, without starting it",
-      words: [0, 0],
-      exits: "capsem",
-      examples: ["capsem service status --json"],
-      load: async () => (await load()).status,
     },
   ];
 }

@@ -26,3 +26,9 @@ export const LOG_TAIL_BYTES = 4_096;
 export const JOB_ENV_BYTES_MAX = 4_096;
 /** Width of a table where no terminal says its own. */
 export const PLAIN_COLUMNS = 80;
+export const GATEWAY_PORT = 19_222;
+/** Its program starts it confined and waits for it, with a limit of its own below this. */
+export const GATEWAY_START_MS = 30_000;
+/** Its gatekeeper kills it after 5 s. */
+export const GATEWAY_STOP_MS = 10_000;
+export const GATEWAY_PROBE_MS = 3_000;

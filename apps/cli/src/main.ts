@@ -4,7 +4,7 @@ import type { Command } from "./command-table.ts";
 import type { Context } from "./context.ts";
 import { textOfFailure } from "./error-text.ts";
 import { exitOfFailure } from "./exit-code.ts";
-import { Output } from "./output.ts";
+import { OUTPUT_FAILED, Output } from "./output.ts";
 import { parse } from "./parse.ts";
 import type { Powers } from "./powers.ts";
 import { nodePowers } from "./powers-node.ts";
@@ -32,12 +32,23 @@ async function main(argv: readonly string[], powers: Powers): Promise<number> {
   } catch (thrown) {
     const failure = toFailure(thrown);
     const text = textOfFailure(failure, names);
-    if (asked.includes("--json")) await output.json(errorObjectOf(failure, text));
-    else await output.say(text);
+    await tellFailure(output, failure, text, asked.includes("--json"));
     if (failure.detail !== undefined && powers.env.CAPSEM_DEBUG === "1")
       await output.error(`${failure.detail}\n`);
     return exitOfFailure(failure.kind, exits);
   }
+}
+
+/** As JSON where that was asked for and standard output takes it, else as a line for people. */
+async function tellFailure(output: Output, failure: Failure, text: string, json: boolean): Promise<void> {
+  if (json && failure.kind !== OUTPUT_FAILED) {
+    try {
+      return await output.json(errorObjectOf(failure, text));
+    } catch (thrown) {
+      if (!(thrown instanceof Failure) || thrown.kind !== OUTPUT_FAILED) throw thrown;
+    }
+  }
+  await output.say(text);
 }
 
 /** What may be an option of ours, also where the rest could not be parsed. */

@@ -1,3 +1,4 @@
+import { Failure, messageOf } from "@capsem/base";
 import { EXIT } from "./exit-code.ts";
 import type { OutputPower, Powers } from "./powers.ts";
 
@@ -21,7 +22,7 @@ export class Output {
     try {
       await this.#powers.stdout.write(data);
     } catch (thrown) {
-      if (codeOf(thrown) !== "EPIPE") throw thrown;
+      if (codeOf(thrown) !== "EPIPE") throw outputFailure(thrown);
       const onBroken = this.#onBroken;
       this.#onBroken = null;
       await onBroken?.();
@@ -53,6 +54,21 @@ async function writeQuietly(stream: OutputPower, data: Uint8Array | string): Pro
   } catch (thrown) {
     if (codeOf(thrown) !== "EPIPE" && codeOf(thrown) !== "EIO") throw thrown;
   }
+}
+
+const WHY: Readonly<Record<string, string>> = {
+  ENOSPC: "the disk is full (ENOSPC)",
+  EDQUOT: "your disk quota is used up (EDQUOT)",
+  EFBIG: "the file is too large (EFBIG)",
+  EIO: "its device failed (EIO)",
+  EBADF: "it is closed (EBADF)",
+};
+
+export const OUTPUT_FAILED = "output_failed";
+
+function outputFailure(cause: unknown): Failure {
+  const code = String(codeOf(cause) ?? messageOf(cause));
+  return new Failure(OUTPUT_FAILED, `Cannot write standard output: ${WHY[code] ?? code}`, { cause });
 }
 
 function codeOf(thrown: unknown): unknown {

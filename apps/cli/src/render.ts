@@ -46,3 +46,20 @@ export function renderMode(type: string, mode: number): string {
 export function printable(text: string): string {
   return text.replace(/\p{Cc}/gu, (char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`);
 }
+
+/** To the second, in UTC. */
+export function renderTime(iso: string): string {
+  return iso.replace(/\.\d+Z$/, "Z");
+}
+
+export function renderSpan(seconds: number): string {
+  const whole = Math.floor(seconds);
+  const [days, hours, minutes] = [
+    Math.floor(whole / 86_400),
+    Math.floor(whole / 3_600) % 24,
+    Math.floor(whole / 60) % 60,
+  ];
+  if (days > 0) return `${days} d ${hours} h`;
+  if (hours > 0) return `${hours} h ${minutes} min`;
+  return minutes > 0 ? `${minutes} min ${whole % 60} s` : `${whole} s`;
+}

@@ -1,28 +1,6 @@
-import { readFileSync, statSync } from "node:fs";
-import { join } from "node:path";
 import type { Powers } from "./powers.ts";
-import { type ProcessFacts, processFacts } from "./process-table.ts";
+import { type FoundProcess, findRun } from "./run-pid.ts";
 
-/** Clocks of the kernel and of file systems tick apart by less than this. */
-const CLOCK_MARGIN_MS = 1_000;
-
-export interface ServiceProcess extends ProcessFacts {
-  readonly pid: number;
-}
-
-/**
- * The service that `run/service.pid` names. A process that began after the file was written only inherited the
- * number, so it is not the service and never gets a signal from here.
- */
-export function findService(powers: Pick<Powers, "home" | "now">): ServiceProcess | null {
-  const path = join(powers.home, "run", "service.pid");
-  try {
-    const pid = Number(/^[1-9][0-9]{0,9}/.exec(readFileSync(path, "utf8"))?.[0] ?? 0);
-    const facts = pid === 0 ? null : processFacts(pid, powers.now());
-    if (facts === null || facts.startedAtMs > statSync(path).mtimeMs + CLOCK_MARGIN_MS) return null;
-    return { pid, ...facts };
-  } catch {
-    // No file: no service that could be named.
-    return null;
-  }
+export function findService(powers: Pick<Powers, "home" | "now">): FoundProcess | null {
+  return findRun(powers, "service");
 }

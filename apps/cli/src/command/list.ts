@@ -5,6 +5,7 @@ export const list: Handler = async ({ client, output, json }, args) => {
   const vms = await (await client()).vms.list();
   if (json) await output.json({ vms });
   else if (args.flag("quiet")) await output.print(vms.map((vm) => `${vm.id}\n`).join(""));
+  else if (args.flag("names")) await output.print(vms.map((vm) => `${vm.name ?? vm.id}\n`).join(""));
   else {
     const rows = vms.map((vm) => [
       vm.id,

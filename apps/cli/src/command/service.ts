@@ -1,12 +1,11 @@
-import { Failure, sleep } from "@capsem/base";
+import { Failure } from "@capsem/base";
 import { CapsemError, type Client } from "@capsem/sdk";
 import { createNodeClient } from "@capsem/sdk/node";
 import { ensureService } from "../connect.ts";
 import type { Context, Handler } from "../context.ts";
-import { SERVICE_KILL_MS, SERVICE_POLL_MS, SERVICE_STOP_MS } from "../limits.ts";
+import { endProcess } from "../end-process.ts";
+import { SERVICE_KILL_MS, SERVICE_STOP_MS } from "../limits.ts";
 import { probe } from "../probe.ts";
-import { processFacts } from "../process-table.ts";
-import { startProgress } from "../progress.ts";
 import { findService } from "../service-pid.ts";
 import { renderStatus } from "./status.ts";
 
@@ -40,8 +39,8 @@ export const stop: Handler = async (context, args) => {
     await (json ? output.json({ running: false, stopped: false }) : output.line("not running"));
     return 0;
   }
-  send(pid, force ? "SIGKILL" : "SIGTERM");
-  await untilGone(context, pid, force ? SERVICE_KILL_MS : SERVICE_STOP_MS, force);
+  const limitMs = force ? SERVICE_KILL_MS : SERVICE_STOP_MS;
+  await endProcess(context, { what: "service", pid, force, limitMs });
   await (json ? output.json({ running: false, stopped: true, pid }) : output.line(`stopped, pid ${pid}`));
   return 0;
 };
@@ -63,43 +62,4 @@ async function pidOf({ powers }: Context, force: boolean): Promise<number | null
     if (thrown instanceof CapsemError && thrown.kind === "unavailable") return null;
     throw thrown;
   }
-}
-
-function send(pid: number, signal: "SIGTERM" | "SIGKILL"): void {
-  try {
-    process.kill(pid, signal);
-  } catch (thrown) {
-    const code = thrown instanceof Error && "code" in thrown ? thrown.code : undefined;
-    if (code === "ESRCH") return;
-    throw new Failure("not_permitted", `Cannot stop the service (pid ${pid}): ${String(code)}`, {
-      cause: thrown,
-    });
-  }
-}
-
-async function untilGone(
-  { powers, output }: Context,
-  pid: number,
-  limitMs: number,
-  force: boolean,
-): Promise<void> {
-  const progress = startProgress(powers, output);
-  const begun = powers.now();
-  const born = processFacts(pid, begun)?.startedAtMs ?? null;
-  try {
-    while (powers.now() - begun < limitMs) {
-      const facts = processFacts(pid, powers.now());
-      const other = facts !== null && born !== null && Math.abs(facts.startedAtMs - born) > 1_000;
-      if (facts === null || other) return;
-      progress.update(`stopping the service (${Math.round((powers.now() - begun) / 1000)} s)`);
-      await sleep(SERVICE_POLL_MS);
-    }
-  } finally {
-    progress.end();
-  }
-  const hint = force ? "" : "; --force ends it";
-  throw new Failure(
-    "unresponsive",
-    `Cannot stop the service (pid ${pid}): it is there after ${limitMs / 1000} s${hint}`,
-  );
 }

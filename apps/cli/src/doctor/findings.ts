@@ -1,6 +1,9 @@
 import type { Powers } from "../powers.ts";
+import { confinement } from "./confinement.ts";
+import { gateway } from "./gateway.ts";
 import { diskSpace, guestImage, kvm, nodeVersion, serviceSocket } from "./machine.ts";
 import { program } from "./program.ts";
+import { vmRecords } from "./vm-records.ts";
 
 export interface Finding {
   readonly name: string;
@@ -35,6 +38,9 @@ export function findings(powers: Powers): Check[] {
     kvm,
     () => diskSpace(powers),
     () => guestImage(powers),
+    () => confinement(powers),
+    () => vmRecords(powers),
     () => serviceSocket(powers),
+    () => gateway(powers),
   ];
 }

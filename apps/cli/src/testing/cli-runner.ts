@@ -34,7 +34,11 @@ const source = dirname(dirname(fileURLToPath(import.meta.url)));
 export async function createCliRunner(): Promise<CliRunner> {
   const folder = mkdtempSync(join(tmpdir(), "cli-"));
   await build({
-    entryPoints: { cli: join(source, "main.ts"), service: join(source, "testing/fixture-main.ts") },
+    entryPoints: {
+      cli: join(source, "main.ts"),
+      service: join(source, "testing/fixture-main.ts"),
+      gateway: join(source, "../../gateway/src/main.ts"),
+    },
     outdir: folder,
     outExtension: { ".js": ".cjs" },
     bundle: true,
@@ -57,6 +61,7 @@ export async function createCliRunner(): Promise<CliRunner> {
     return endOf(child);
   };
   const close = async () => {
+    await run(["gateway", "stop", "--force"]);
     await run(["service", "stop", "--force"]);
     rmSync(folder, { recursive: true, force: true });
   };

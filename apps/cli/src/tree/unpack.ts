@@ -207,6 +207,10 @@ class Unpacker implements UnpackReport {
       this.#refuse(arrival.path, reason);
       return;
     }
+    if (wanted === "place" && home !== null && isSpecial(home)) {
+      this.#refuse(arrival.path, "a pipe, socket or device is in its place here");
+      return;
+    }
     if (wanted === "mode") {
       this.#setMode(place, name, arrival);
       return;
@@ -248,6 +252,11 @@ export function atHome(parent: Folder, name: string): AtHome | null {
   const stat = parent.stat(name);
   if (stat === null) return null;
   return { stat, sha256: () => hashOfFile(parent, name), target: () => parent.readLink(name) };
+}
+
+/** Somebody reads or serves it: it is no copy that a newer one may replace. */
+function isSpecial({ stat }: AtHome): boolean {
+  return !stat.isFile() && !stat.isDirectory() && !stat.isSymbolicLink();
 }
 
 function reasonToRefuse(place: Place, names: readonly string[], arrival: Arrival): string | null {

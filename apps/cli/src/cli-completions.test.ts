@@ -1,0 +1,128 @@
+import { execFileSync } from "node:child_process";
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { HOST_LOG_SOURCES } from "@capsem/api";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { COMMANDS } from "./command-table.ts";
+import { firstWords, typedNames, valuedOptions, wordRows } from "./completion/word-table.ts";
+import { findProgram } from "./doctor/program.ts";
+import { type CliRunner, createCliRunner } from "./testing/cli-runner.ts";
+
+// Each step starts a shell and a program, which on a loaded machine takes its time.
+vi.setConfig({ testTimeout: 120_000 });
+
+let cli: CliRunner;
+let path = "";
+
+beforeAll(async () => {
+  cli = await createCliRunner();
+  await cli.run(["create", "--name", "dev"]);
+  await cli.run(["create", "--name", "demo"]);
+  const bin = join(cli.folder, "bin");
+  mkdirSync(bin);
+  const program = join(bin, "capsem");
+  writeFileSync(program, `#!/bin/sh\nexec "${process.execPath}" "${join(cli.folder, "cli.cjs")}" "$@"\n`);
+  chmodSync(program, 0o755);
+  path = `${bin}${delimiter}${process.env.PATH ?? ""}`;
+  writeFileSync(join(cli.folder, "notes.txt"), "x");
+  for (const shell of ["bash", "zsh", "fish"]) {
+    writeFileSync(join(cli.folder, `capsem.${shell}`), (await cli.run(["completions", shell])).stdout);
+  }
+}, 60_000);
+afterAll(() => cli.close());
+
+type Complete = (words: readonly string[]) => string[];
+
+function run(program: string, args: readonly string[]): string[] {
+  const env = { PATH: path, CAPSEM_HOME: cli.home, HOME: cli.folder };
+  const said = execFileSync(program, args, { cwd: cli.folder, env, encoding: "utf8" });
+  return said.split("\n").filter((line) => line !== "");
+}
+
+/** As bash splits words: an option's = is one of its own. */
+const bash: Complete = (words) => {
+  const line = words.map((word) => `'${word}'`).join(" ");
+  const script = `source ./capsem.bash; COMP_WORDS=(${line}); COMP_CWORD=${words.length - 1}; _capsem; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  return run("bash", ["--norc", "--noprofile", "-c", script]);
+};
+
+/** Zsh and fish match what is typed themselves; here it is done for zsh, whose editor is not running. */
+const zsh: Complete = (words) => {
+  const line = words.map((word) => `'${word}'`).join(" ");
+  const cur = words.at(-1) ?? "";
+  const found = run("zsh", ["-f", "-c", `source ./capsem.zsh; _capsem_find ${line}; print -l -- $reply`]);
+  return found.filter((word) => word.startsWith(cur));
+};
+
+const fish: Complete = (words) =>
+  run("fish", ["--no-config", "-c", `source ./capsem.fish; complete -C '${words.join(" ")}'`]).map(
+    (line) => line.split("\t")[0] ?? "",
+  );
+
+const SHELLS: [string, Complete][] = [
+  ["bash", bash],
+  ["zsh", zsh],
+  ["fish", fish],
+];
+
+const CASES: { typed: string[]; offers: string[] }[] = [
+  { typed: ["sta"], offers: ["start", "stats", "status"] },
+  { typed: ["files", "r"], offers: ["rename", "rm"] },
+  { typed: ["gateway", ""], offers: ["rotate", "start", "status", "stop"] },
+  { typed: ["info", "de"], offers: ["demo", "dev"] },
+  { typed: ["delete", "dev", "dem"], offers: ["demo"] },
+  { typed: ["exec", "-u", "root", "de"], offers: ["demo", "dev"] },
+  { typed: ["exec", "--cpu"], offers: [] },
+  { typed: ["exec", "--ti"], offers: ["--timeout"] },
+  { typed: ["exec", "--user", "r"], offers: ["root"] },
+  { typed: ["triage", "--vm", "dem"], offers: ["demo"] },
+  { typed: ["logs", "dev", "--source", ""], offers: ["console", "guest", "owner"] },
+  { typed: ["host-logs", ""], offers: ["gateway", "owner", "service"] },
+  { typed: ["completions", "f"], offers: ["fish"] },
+];
+
+for (const [shell, complete] of SHELLS) {
+  const isThere = findProgram(shell, process.env.PATH ?? "") !== null;
+  if (!isThere) process.stderr.write(`skipped: completions in ${shell}, which is not installed\n`);
+  test.runIf(isThere)(`${shell} completes commands, options, VMs and closed lists`, () => {
+    for (const { typed, offers } of CASES) {
+      expect([...new Set(complete(["capsem", ...typed]))].sort(), typed.join(" ")).toEqual(offers);
+    }
+  });
+}
+
+test("bash completes a value behind an option's =, files, and a VM's place", () => {
+  expect(bash(["capsem", "exec", "--user", "=", "ro"])).toEqual(["root"]);
+  expect(bash(["capsem", "exec", "--user", "="])).toEqual(["user", "root"]);
+  expect(bash(["capsem", "run", "--copy", "not"])).toEqual(["notes.txt"]);
+  expect(bash(["capsem", "cp", "not"])).toEqual(["notes.txt"]);
+  expect(bash(["capsem", "cp", "notes.txt", "dev"])).toEqual(["dev:"]);
+  expect(bash(["capsem", "exec", "dev", "--", "l"])).toEqual([]);
+  expect(bash(["capsem", "frobnicate", ""])).toEqual([]);
+});
+
+test("completing starts no service", async () => {
+  await cli.run(["service", "stop"]);
+  expect(bash(["capsem", "info", "de"])).toEqual([]);
+  expect((await cli.run(["service", "status"])).stdout).toBe("not running\n");
+  await cli.run(["create", "--name", "dev"]);
+});
+
+test("an unknown shell is told which are known", async () => {
+  expect(await cli.run(["completions", "csh"])).toMatchObject({
+    code: 2,
+    stderr: 'capsem: Cannot complete in "csh": it is one of bash, zsh, fish\n',
+  });
+});
+
+test("the table that the scripts are made of has every command, and no option is a flag here and takes a value there", () => {
+  const rows = wordRows(COMMANDS);
+  for (const command of COMMANDS) expect(rows.some(({ key }) => key === command.name)).toBe(true);
+  const valued = new Set(valuedOptions(rows));
+  for (const option of rows.flatMap(({ options }) => options)) {
+    for (const name of typedNames(option)) expect(valued.has(name), name).toBe(option.value !== undefined);
+  }
+  expect(firstWords(rows)).toEqual([...new Set(firstWords(rows))]);
+  const sources = COMMANDS.find(({ name }) => name === "host-logs")?.choices?.SOURCE;
+  expect(sources).toEqual(HOST_LOG_SOURCES);
+});

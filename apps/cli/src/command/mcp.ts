@@ -1,0 +1,102 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { Failure } from "@capsem/base";
+import type { Args } from "../args.ts";
+import { usageError } from "../cli-error.ts";
+import type { Context, Handler } from "../context.ts";
+import type { Powers } from "../powers.ts";
+import { CLIENT_NAMES, clientPlace, type McpServerEntry, SCOPES } from "./mcp-clients.ts";
+import { changeFile } from "./mcp-file.ts";
+
+const GATEWAY_PORT_DEFAULT = 19_222;
+
+/** Writes the server into a client's own configuration; the token stays in its file. */
+export const install: Handler = async (context, args) => {
+  const { output, json, powers } = context;
+  const entry = entryOf(powers, args);
+  const client = args.words[0];
+  if (args.flag("print")) {
+    await print(context, client, entry);
+    return 0;
+  }
+  const { place, name, scope } = placeOf(context, args);
+  const changed = await changeFile(place.path, (text) => place.format.set(text, place.keys, entry));
+  if (json) await output.json({ client: name, scope, path: place.path, changed, server: entry });
+  else await output.line(`${changed ? "configured" : "already configured"}: capsem in ${place.path}`);
+  await warn(context, args, scope);
+  return 0;
+};
+
+export const uninstall: Handler = async (context, args) => {
+  const { output, json } = context;
+  const { place, name, scope } = placeOf(context, args);
+  const changed = await changeFile(place.path, (text) => place.format.remove(text, place.keys));
+  if (json) await output.json({ client: name, scope, path: place.path, changed });
+  else await output.line(`${changed ? "removed" : "not there"}: capsem in ${place.path}`);
+  return 0;
+};
+
+async function print({ output, json, powers }: Context, client: string | undefined, entry: McpServerEntry) {
+  if (client === undefined || json) {
+    const snippet = { mcpServers: { capsem: entry } };
+    await (json ? output.json(snippet) : output.line(JSON.stringify(snippet, null, 2)));
+    return;
+  }
+  const place = clientPlace(powers.env, nameOf(client), "user");
+  await output.print(place.format.set(null, place.keys, entry));
+}
+
+function placeOf({ powers }: Context, args: Args) {
+  const client = args.words[0];
+  if (client === undefined)
+    throw usageError(`Cannot use mcp: name a client, ${CLIENT_NAMES.join(", ")}; --print serves any other`);
+  const scope = args.choice("scope", SCOPES) ?? "user";
+  const name = nameOf(client);
+  return { name, scope, place: clientPlace(powers.env, name, scope) };
+}
+
+function nameOf(word: string) {
+  const name = CLIENT_NAMES.find((each) => each === word);
+  if (name !== undefined) return name;
+  throw usageError(
+    `Cannot configure ${JSON.stringify(word)}: it is one of ${CLIENT_NAMES.join(", ")}; --print serves any other`,
+  );
+}
+
+/** Absolute paths: a client starts it from anywhere, with a PATH of its own. */
+function entryOf(powers: Powers, args: Args): McpServerEntry {
+  const program = join(powers.programFolder, "mcp.cjs");
+  if (!existsSync(program))
+    throw new Failure("file_failed", `Cannot configure a client: ${JSON.stringify(program)} does not exist`);
+  const words = ["--gateway-url", gatewayUrl(powers, args), "--token-file", tokenFile(powers, args)];
+  return { command: process.execPath, args: [program, ...words] };
+}
+
+function tokenFile(powers: Powers, args: Args): string {
+  const given = args.text("token-file");
+  return given === undefined ? join(powers.home, "run", "gateway.token") : resolve(given);
+}
+
+function gatewayUrl(powers: Powers, args: Args): string {
+  const given = args.text("gateway-url");
+  if (given === undefined) return `http://127.0.0.1:${portOf(powers)}`;
+  const url = URL.canParse(given) ? new URL(given) : null;
+  const isGood = url !== null && /^https?:$/.test(url.protocol) && url.username === "" && url.password === "";
+  if (!isGood)
+    throw usageError("Cannot use --gateway-url: an http or https address without a password is needed");
+  return given;
+}
+
+/** Of the gateway that runs or ran last, else what it takes by itself. */
+function portOf({ home }: Powers): number {
+  const file = join(home, "run", "gateway.port");
+  const port = existsSync(file) ? Number(readFileSync(file, "utf8").trim()) : GATEWAY_PORT_DEFAULT;
+  return Number.isInteger(port) && port > 0 && port < 65_536 ? port : GATEWAY_PORT_DEFAULT;
+}
+
+async function warn({ output, powers }: Context, args: Args, scope: string): Promise<void> {
+  if (!existsSync(tokenFile(powers, args)))
+    await output.say("the gateway has no token yet: capsem gateway start makes it");
+  if (scope === "project")
+    await output.say("the file names paths of this machine: it is of no use to others");
+}

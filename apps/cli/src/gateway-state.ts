@@ -1,0 +1,65 @@
+import { readFileSync } from "node:fs";
+import { request } from "node:http";
+import { join } from "node:path";
+import { GATEWAY_PROBE_MS } from "./limits.ts";
+import type { Powers } from "./powers.ts";
+import { findRun } from "./run-pid.ts";
+
+/** The gateway as its run files and its port tell of it. */
+export interface GatewayState {
+  readonly pid: number;
+  /** Null: it has not said yet where it listens. */
+  readonly port: number | null;
+  readonly url: string | null;
+  readonly answers: boolean;
+  /** Its process is the gatekeeper, behind which the gateway is confined. */
+  readonly isConfined: boolean;
+}
+
+export function tokenFileOf(home: string): string {
+  return join(home, "run", "gateway.token");
+}
+
+/** Null: none runs. */
+export async function findGateway(powers: Pick<Powers, "home" | "now">): Promise<GatewayState | null> {
+  const found = findRun(powers, "gateway");
+  if (found === null) return null;
+  const port = portOf(powers.home);
+  const isAnswering = port !== null && (await answers(port));
+  const isConfined = readText(`/proc/${found.pid}/comm`).startsWith("capsem-gatekee");
+  return { pid: found.pid, port, url: urlOf(port), answers: isAnswering, isConfined };
+}
+
+export function urlOf(port: number | null): string | null {
+  return port === null ? null : `http://127.0.0.1:${port}`;
+}
+
+function portOf(home: string): number | null {
+  const port = Number(readText(join(home, "run", "gateway.port")).trim());
+  return Number.isInteger(port) && port > 0 && port <= 65_535 ? port : null;
+}
+
+/** Empty when it is not there: not written yet, or removed as it ended. */
+function readText(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}
+
+/** Any answer to its open route counts: a service that is away is told by the gateway itself. */
+function answers(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const asking = request(
+      { host: "127.0.0.1", port, path: "/health", agent: false, timeout: GATEWAY_PROBE_MS },
+      (response) => {
+        response.resume();
+        resolve(true);
+      },
+    );
+    asking.on("timeout", () => asking.destroy(new Error("late")));
+    asking.on("error", () => resolve(false));
+    asking.end();
+  });
+}
