@@ -2,7 +2,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, release, totalmem } from "node:os";
 import { join, resolve } from "node:path";
-import { renderTable } from "./statistics.ts";
+import { mcpFigures } from "./mcp-bench.ts";
+import { type Figure, renderTable } from "./statistics.ts";
 import { createFigures, cycleFigures, execFigures } from "./vm-bench.ts";
 
 const root = resolve(import.meta.dirname, "..", "..");
@@ -17,7 +18,17 @@ const machine = {
 };
 
 async function main(): Promise<void> {
-  const figures = [...(await createFigures()), ...(await execFigures()), ...(await cycleFigures())];
+  const areas: Readonly<Record<string, () => Promise<Figure[]>>> = {
+    create: createFigures,
+    exec: execFigures,
+    cycles: cycleFigures,
+    mcp: mcpFigures,
+  };
+  // Words choose areas; without one all are measured.
+  const asked = process.argv.slice(2);
+  const figures: Figure[] = [];
+  for (const [area, measure] of Object.entries(areas))
+    if (asked.length === 0 || asked.includes(area)) figures.push(...(await measure()));
   const report = { machine: { ...machine, load_after: loadavg()[0] }, figures };
   mkdirSync(join(root, "dist"), { recursive: true });
   writeFileSync(join(root, "dist", "bench.json"), `${JSON.stringify(report, null, 2)}\n`);

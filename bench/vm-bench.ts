@@ -1,13 +1,11 @@
 import { createHash, randomBytes } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { assert } from "@capsem/base";
 import type { Vm } from "@capsem/sdk";
 import { processesOf, processesOfVm, type Rig, startRig, until } from "../tests/support/rig.ts";
+import { count, pssMib } from "./measure.ts";
 import { type Figure, figure } from "./statistics.ts";
-
-const short = process.env.CAPSEM_BENCH_SHORT === "1";
-const count = (full: number, quick: number) => (short ? quick : full);
 
 /** API create to the answer of argv `true`: correct only with exit code 0. */
 async function createAndExec(rig: Rig): Promise<{ ms: number; vm: Vm }> {
@@ -102,11 +100,6 @@ async function transferFigures(vm: Vm): Promise<Figure[]> {
     assert(createHash("sha256").update(back).digest("hex") === digest, "bytes must come back unchanged");
   }
   return [figure("file push", "MiB/s", push, "≥ 12"), figure("file pull", "MiB/s", pull, "≥ 80")];
-}
-
-function pssMib(pid: number): number {
-  const kib = /^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, "utf8"))?.[1];
-  return Number(kib) / 1024;
 }
 
 function memoryFigures(rig: Rig, vm: Vm): Figure[] {

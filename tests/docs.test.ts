@@ -1,5 +1,6 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { TOOLS } from "@capsem/api";
 import { build } from "esbuild";
 import { expect, test } from "vitest";
 
@@ -33,8 +34,9 @@ test("every link between the project's pages leads somewhere", () => {
     "ARCHITECTURE.md",
     "SECURITY.md",
     "CONTRIBUTING.md",
-    "docs/testing.md",
-    "docs/promises.md",
+    ...readdirSync(join(root, "docs"))
+      .filter((name) => name.endsWith(".md"))
+      .map((name) => `docs/${name}`),
   ];
   for (const page of pages) {
     const text = readFileSync(join(root, page), "utf8");
@@ -42,4 +44,10 @@ test("every link between the project's pages leads somewhere", () => {
       expect([page, target, existsSync(join(root, page, "..", target))]).toEqual([page, target, true]);
     }
   }
+});
+
+test("docs/agents.md names every tool of the table, and no other", () => {
+  const text = readFileSync(join(root, "docs", "agents.md"), "utf8");
+  const named = new Set([...text.matchAll(/`(capsem_[a-z_]+)`/g)].map((match) => match[1]));
+  expect([...named].sort()).toEqual(Object.keys(TOOLS).sort());
 });

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Rig, startRig } from "./support/rig.ts";
@@ -11,10 +11,11 @@ beforeAll(async () => {
 });
 afterAll(() => rig.stop());
 
-/** The commands of the README's working minute, comments apart. */
-function workingMinute(): { command: string; comment: string }[] {
-  const text = readFileSync(join(root, "README.md"), "utf8");
-  const block = /## A working minute\n\n```sh\n([\s\S]*?)```/.exec(text)?.[1] ?? "";
+/** The commands of a chapter's block, comments apart. */
+function commandsOf(page: string, heading: string): { command: string; comment: string }[] {
+  const text = readFileSync(join(root, page), "utf8");
+  const chapter = text.slice(text.indexOf(heading));
+  const block = /```sh\n([\s\S]*?)```/.exec(chapter)?.[1] ?? "";
   return block
     .trim()
     .split("\n")
@@ -26,13 +27,14 @@ function workingMinute(): { command: string; comment: string }[] {
 
 function shell(command: string, cwd: string): Promise<{ code: number | null; output: string }> {
   const capsem = `${process.execPath} ${join(root, "dist", "cli.cjs")}`;
-  const words = command.replaceAll("./capsem", capsem);
+  // A port of its own: this machine may have a gateway already.
+  const words = command.replaceAll("./capsem", capsem).replace("gateway start", "gateway start --port 0");
   // A terminal of its own for the command that wants one.
   const real = command.includes(" shell ") ? `echo exit | script -qec '${words}' /dev/null` : words;
   return new Promise((done) => {
     const child = spawn("bash", ["-c", real], {
       cwd,
-      env: { ...process.env, CAPSEM_HOME: rig.home, CAPSEM_CACHE: rig.cache },
+      env: { ...process.env, HOME: rig.home, CAPSEM_HOME: rig.home, CAPSEM_CACHE: rig.cache },
       stdio: ["ignore", "pipe", "pipe"],
       timeout: 90_000,
     });
@@ -50,7 +52,7 @@ test("every command of the README's working minute works as it says", async () =
   const project = join(rig.home, "readme");
   mkdirSync(project);
   writeFileSync(join(project, "a.txt"), "a\n");
-  const lines = workingMinute();
+  const lines = commandsOf("README.md", "## A working minute");
   expect(lines.length).toBeGreaterThan(5);
   for (const { command, comment } of lines) {
     const { code, output } = await shell(command, project);
@@ -59,4 +61,23 @@ test("every command of the README's working minute works as it says", async () =
     if (printed !== undefined) expect(output.trim()).toBe(printed);
   }
   expect(readFileSync(join(project, "files.txt"), "utf8")).toContain("a.txt");
+});
+
+test.each([
+  ["README.md", "## From your agent"],
+  ["docs/agents.md", "# Use Capsem from your agent"],
+])("the commands of %s give an agent its tools", async (page, heading) => {
+  const project = mkdtempSync(join(rig.home, "agent-"));
+  try {
+    for (const { command } of commandsOf(page, heading)) {
+      const { code, output } = await shell(command, project);
+      expect([command, code, output]).toEqual([command, 0, output]);
+    }
+    const written = readFileSync(join(rig.home, ".claude.json"), "utf8");
+    expect(written).toContain("gateway.token");
+    expect(written).not.toContain(readFileSync(join(rig.home, "run", "gateway.token"), "utf8").trim());
+    expect((await shell("./capsem gateway status", project)).code).toBe(0);
+  } finally {
+    await shell("./capsem mcp uninstall claude; ./capsem gateway stop", project);
+  }
 });

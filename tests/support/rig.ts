@@ -5,6 +5,7 @@ import { join, resolve } from "node:path";
 import { sleep } from "@capsem/base";
 import type { Client, Vm } from "@capsem/sdk";
 import { createNodeClient } from "@capsem/sdk/node";
+import * as z from "zod";
 
 const root = resolve(import.meta.dirname, "..", "..");
 const dist = (name: string) => join(root, "dist", name);
@@ -21,6 +22,16 @@ export interface CliResult {
 export interface RunningCli {
   readonly child: ChildProcess;
   readonly result: Promise<CliResult>;
+}
+
+/** A gateway of a rig's own, on a port of its own; it ends with the rig. */
+export interface Gateway {
+  readonly url: string;
+  readonly tokenFile: string;
+  readonly pid: number;
+  /** Replaces the token; what has only the old one is refused from then on. */
+  rotateToken(): Promise<void>;
+  stop(): Promise<void>;
 }
 
 export interface Rig {
@@ -41,6 +52,7 @@ export interface Rig {
   /** stdout of a command that must succeed. */
   sh(vm: Vm, command: string): Promise<string>;
   startService(): Promise<void>;
+  startGateway(): Promise<Gateway>;
   stop(): Promise<void>;
 }
 
@@ -113,6 +125,7 @@ export async function startRig(
     );
   };
   await startService();
+  let gateway: Gateway | null = null;
   return {
     home,
     cache: cacheFolder(),
@@ -120,6 +133,10 @@ export async function startRig(
     servicePid,
     startCli,
     startService,
+    startGateway: async () => {
+      gateway = await startGateway((args, cliOptions) => startCli(args, cliOptions).result);
+      return gateway;
+    },
     cli: (args, cliOptions) => startCli(args, cliOptions).result,
     create: async (request = {}) => client.vm((await client.vms.create(request)).id),
     sh: async (vm, command) => {
@@ -130,11 +147,46 @@ export async function startRig(
     },
     stop: async () => {
       client.close();
+      await gateway?.stop();
       const pid = servicePid();
-      if (isAlive(pid)) process.kill(pid, "SIGTERM");
+      if (!isAlive(pid)) throw new Error(`the service (pid ${pid}) died by itself:\n${lastWords(home)}`);
+      process.kill(pid, "SIGTERM");
       await until("the service ended", 30_000, () => !isAlive(pid));
       await until("nothing of the rig is left", 10_000, () => processesOf(home).length === 0);
       rmSync(home, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Why a service may have ended: what it wrote of its own abnormal ends, and the end of its log. */
+function lastWords(home: string): string {
+  const panics = join(home, "logs", "panics");
+  const written = existsSync(panics) ? readdirSync(panics).map((name) => join(panics, name)) : [];
+  const log = readFileSync(join(home, "logs", "service.jsonl"), "utf8")
+    .split("\n")
+    .slice(-30)
+    .join("\n");
+  return [...written.map((path) => readFileSync(path, "utf8")), log].join("\n");
+}
+
+const gatewayStart = z.object({ pid: z.number(), url: z.string(), token_file: z.string() });
+
+/** As a user would: with the CLI, on any free port. */
+async function startGateway(cli: Rig["cli"]): Promise<Gateway> {
+  const run = async (...args: readonly string[]) => {
+    const { code, stdout, stderr } = await cli(["gateway", ...args, "--json"]);
+    if (code !== 0) throw new Error(`gateway ${args[0]} ended with ${code}: ${stderr}`);
+    return JSON.parse(stdout.toString()) as unknown;
+  };
+  const { pid, url, token_file: tokenFile } = gatewayStart.parse(await run("start", "--port", "0"));
+  return {
+    pid,
+    url,
+    tokenFile,
+    rotateToken: async () => void (await run("rotate")),
+    stop: async () => {
+      await run("stop");
+      await until("the gateway ended", 10_000, () => !isAlive(pid));
     },
   };
 }

@@ -1,0 +1,64 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../support/rig.ts";
+import { type Agent, PROMPT, proveInstalled, proveOnTheWire, runAgent, type SetUp } from "./agent.ts";
+import { skipUnless } from "./skip.ts";
+import { openVmStage, type Stage, writeMcpConfig } from "./stage.ts";
+
+const ALLOWED = ["mcp__capsem__capsem_run", "mcp__capsem__capsem_info"];
+
+const CLAUDE: Agent = {
+  name: "claude",
+  prefix: "mcp__capsem__",
+  client: "claude-code 2.1.332",
+  revision: "2026-07-28",
+  prepare: (_home, modelUrl) => ({
+    args: ["-p", PROMPT, "--output-format", "json", "--allowedTools", ALLOWED.join(",")],
+    env: {
+      ANTHROPIC_BASE_URL: modelUrl,
+      ANTHROPIC_API_KEY: "no-account",
+      // Else it hides a server's tools from the model until the model searches for them.
+      ENABLE_TOOL_SEARCH: "false",
+      DISABLE_AUTOUPDATER: "1",
+      CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
+    },
+  }),
+  configure: (home, server) => ["--mcp-config", writeMcpConfig(home, server), "--strict-mcp-config"],
+};
+
+describe("Claude Code", skipUnless("claude"), () => {
+  let stage: Stage;
+  beforeAll(async () => {
+    stage = await openVmStage();
+  });
+  afterAll(() => stage?.close());
+
+  test("runs a command in a real VM with capsem_run", () => proveOnTheWire(stage, CLAUDE));
+
+  test("does so after nothing but capsem mcp install", () => proveInstalled(stage, CLAUDE));
+
+  test("tells its model why a call failed", async () => {
+    const plan = { tool: /capsem_info$/, args: { vm_id: "vm_aaaaaaaaaaaaaaaa" } };
+    const connection = stage.connect("claude");
+    const { end, turns } = await runAgent(stage, CLAUDE, plan, (home) => CLAUDE.configure(home, connection));
+    expect(end.code, end.stderr).toBe(0);
+    const told = turns.find(({ result }) => result !== null)?.result;
+    expect(told).toContain("vm_aaaaaaaaaaaaaaaa");
+    expect(told).toContain("404");
+  });
+
+  test("crashes in the midst of a capsem_run, and the VM is gone soon after", async () => {
+    const crash = new AbortController();
+    const running = async () => (await stage.rig.client.vms.list()).some(({ state }) => state === "running");
+    const plan = { tool: /capsem_run$/, args: { command: "sleep 300", timeout_secs: 400 } };
+    const connection = stage.connect("claude");
+    const setUp: SetUp = (home) => CLAUDE.configure(home, connection);
+    const run = runAgent(stage, CLAUDE, plan, setUp, { crash: crash.signal });
+    await until("the VM of the call runs", 30_000, running);
+    crash.abort();
+    await run;
+    const wire = await connection.wire();
+    expect(wire.askedToEnd).toBe("end of input");
+    expect(wire.end).toEqual({ code: 0, signal: null });
+    await until("the VM is gone", 10_000, async () => (await stage.rig.client.vms.list()).length === 0);
+  });
+});
