@@ -1,4 +1,4 @@
-// Compiles the addon and the launcher, each only when its sources, flags or compiler changed.
+// Compiles the addon, the launcher and the gatekeeper, each only when its sources, flags or compiler changed.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -10,13 +10,14 @@ const WARNINGS = ["-Wall", "-Wextra", "-Werror"];
 const HARDENING = ["-O2", "-fstack-protector-strong", "-Wl,-z,relro,-z,now,-z,noexecstack"];
 
 /**
- * Builds `native.node` and `capsem-launch` from `<rootDir>/packages/native` into `outDir`.
+ * Builds `native.node`, `capsem-launch` and `capsem-gatekeeper` from `<rootDir>/packages/native` into `outDir`.
  * Returns the names that were compiled; an empty list means that everything was fresh.
  */
 export async function buildNative(rootDir, outDir) {
   const home = join(rootDir, "packages", "native");
   mkdirSync(outDir, { recursive: true });
-  const built = await Promise.all([addon(rootDir, home), launcher(home)].map((item) => build(item, outDir)));
+  const items = [addon(rootDir, home), program(home, "capsem-launch"), program(home, "capsem-gatekeeper")];
+  const built = await Promise.all(items.map((item) => build(item, outDir)));
   return built.filter((name) => name !== undefined);
 }
 
@@ -29,9 +30,9 @@ function addon(rootDir, home) {
   return { name: "native.node", compiler: "g++", sources, flags: [...language, ...shape] };
 }
 
-function launcher(home) {
-  const sources = [join(home, "launcher", "capsem-launch.c")];
-  return { name: "capsem-launch", compiler: "gcc", sources, flags: ["-std=gnu17", "-fPIE", "-pie"] };
+function program(home, name) {
+  const sources = [join(home, "launcher", `${name}.c`)];
+  return { name, compiler: "gcc", sources, flags: ["-std=gnu17", "-fPIE", "-pie"] };
 }
 
 async function build({ name, compiler, sources, flags }, outDir) {

@@ -83,6 +83,8 @@ export class Jobs {
       this.#log("error", "job output lost", { job: job.id, cause: messageOf(cause) });
       job.stream.reset("internal");
     });
+    // Before the request: open and end then reach the guest in one piece, and wake it once.
+    if (!params.stdin) stream.end();
     try {
       await this.#link.requests.ask("job_start", { ...params });
     } catch (cause) {
@@ -91,7 +93,6 @@ export class Jobs {
       this.#jobs.delete(job.id);
       throw cause;
     }
-    if (!params.stdin) stream.end();
     this.#forgetOld();
   }
 

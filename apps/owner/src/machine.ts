@@ -1,5 +1,6 @@
 import type { SpawnPlan } from "@capsem/api";
 import { Failure, ignore, messageOf } from "@capsem/base";
+import type { Seal, SealReport } from "@capsem/jail";
 import {
   type Hypervisor,
   joinDisk,
@@ -12,6 +13,7 @@ import {
   startHypervisor,
 } from "@capsem/vmm";
 import { encodeMessagePack, type GuestMessage } from "@capsem/wire";
+import { confine } from "./confine.ts";
 import { consoleLines } from "./console-lines.ts";
 import { Files } from "./files.ts";
 import { GuestLink } from "./guest-link.ts";
@@ -28,14 +30,16 @@ export class Machine {
   readonly #plan: SpawnPlan;
   readonly #powers: OwnerPowers;
   readonly #hypervisor: Hypervisor;
+  readonly #seal: Seal;
   readonly #link: GuestLink;
   #ending = false;
   #isAgentLost = false;
 
-  private constructor(plan: SpawnPlan, powers: OwnerPowers, hypervisor: Hypervisor) {
+  private constructor(plan: SpawnPlan, powers: OwnerPowers, hypervisor: Hypervisor, seal: Seal) {
     this.#plan = plan;
     this.#powers = powers;
     this.#hypervisor = hypervisor;
+    this.#seal = seal;
     this.#link = new GuestLink({
       control: hypervisor.control,
       bulk: hypervisor.bulk,
@@ -67,7 +71,7 @@ export class Machine {
   }
 
   static async start(plan: SpawnPlan, powers: OwnerPowers): Promise<Machine> {
-    const hypervisor = await startHypervisor({
+    const starting = startHypervisor({
       kind: plan.kind,
       vmId: plan.vm_id,
       cpus: plan.cpus,
@@ -81,7 +85,10 @@ export class Machine {
       spawn: powers.spawn,
       sendDescriptors: powers.sendDescriptors,
     });
-    return new Machine(plan, powers, hypervisor);
+    ignore(starting);
+    // The hypervisor is spawned by now: what the seal prepares is done while that one starts.
+    const seal = powers.prepareSeal(plan);
+    return new Machine(plan, powers, await starting, seal);
   }
 
   get pid(): number {
@@ -102,14 +109,19 @@ export class Machine {
     return this.#ending;
   }
 
-  /** Until the guest agent answers. */
-  async wake(): Promise<void> {
-    if (this.#plan.kind === "fork") await this.#restore();
+  /** Until the guest agent answers. The guest runs only once this process is sealed, so that it never meets another. */
+  async wake(): Promise<SealReport> {
+    // QEMU loads by itself meanwhile, so that the seal takes no time of the start.
+    const restored = this.#plan.kind === "fork" ? this.#restore() : Promise.resolve();
+    ignore(restored);
+    const confinement = await confine(this.#seal, this.pid, this.#powers);
+    await restored;
     await joinDisk(this.#hypervisor);
     await resume(this.#hypervisor);
     const ready = await this.#link.start();
     this.#powers.log("info", "guest agent ready", { ...ready });
     this.#watchAgent();
+    return confinement;
   }
 
   /** A golden that does not load is a corrupt one, whatever QEMU says of it. */
@@ -184,6 +196,12 @@ export class Machine {
     await this.warm(REHEARSALS);
     await this.files.stat({ path: "/workspace" });
     await this.files.list({ path: "/workspace", depth: 1, offset: 0, limit: 256 });
+  }
+
+  /** Has the agent's helpers stand ready, as before a save: the first command after a claim finds one. */
+  async fillHelpers(): Promise<void> {
+    await this.#link.requests.ask("prepare_snapshot", { unmount: false });
+    await this.#link.requests.ask("thaw", {});
   }
 
   async pause(): Promise<void> {

@@ -69,7 +69,7 @@ export class Owner implements OwnerLife {
 
   async #bringUp(machine: Machine, peer: Peer): Promise<void> {
     const startedAt = this.#powers.now();
-    await machine.wake();
+    const confinement = await machine.wake();
     let state: "warm" | "ready" | "saved" = "ready";
     if (this.#plan.kind === "golden") {
       await machine.rehearse();
@@ -78,13 +78,19 @@ export class Owner implements OwnerLife {
     } else if (this.#plan.pool) {
       await machine.prepare("capsem");
       await machine.warm(1);
+      await machine.fillHelpers();
       await machine.pause();
       state = "warm";
     }
     this.#up.resolve();
     await peer.call(
       "owner.ready",
-      { state, uptime_ms: this.#powers.now() - startedAt, hypervisor_pid: machine.pid },
+      {
+        state,
+        uptime_ms: this.#powers.now() - startedAt,
+        hypervisor_pid: machine.pid,
+        unconfined: [...confinement.missing],
+      },
       { timeoutMs: 10_000 },
     );
   }
@@ -108,6 +114,6 @@ function detailOf(cause: unknown): string {
 function reasonOf(cause: unknown): VmReason {
   const kind = cause instanceof Failure ? cause.kind : "";
   if (kind === "boot_timeout" || kind === "lane_timeout" || kind === "unresponsive") return "boot_timeout";
-  if (kind === "checkpoint_corrupt") return "checkpoint_corrupt";
+  if (kind === "checkpoint_corrupt" || kind === "confinement_refused") return kind;
   return "hypervisor_exit";
 }

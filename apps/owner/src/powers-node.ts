@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { writeSync } from "node:fs";
 import type { SpawnPlan } from "@capsem/api";
+import { OWNER_PROFILE, prepareSeal } from "@capsem/jail";
 import { launchWords, native, qemuReadPaths, qemuWritePaths } from "@capsem/native";
 import { inheritedDescriptors, reopenedDescriptors } from "@capsem/vmm";
 import { createLog } from "./log.ts";
@@ -27,6 +28,14 @@ export function nodePowers(): Omit<OwnerPowers, "onHealth"> {
     random: (bytes) => randomBytes(bytes),
     sendDescriptors: (socket, payload, descriptors) => native().sendDescriptors(socket, payload, descriptors),
     launcherArguments: (plan) => launcherArguments(plan),
+    prepareSeal: (plan) =>
+      prepareSeal(OWNER_PROFILE, {
+        native: native(),
+        arch: process.arch,
+        selfPid: process.pid,
+        otherPid: process.ppid,
+        allowUnconfined: plan.allow_unconfined,
+      }),
   };
 }
 
@@ -47,8 +56,10 @@ function launcherArguments(plan: SpawnPlan): readonly string[] {
       writeFds: reopened.write,
       keepFds: inheritedDescriptors(plan),
       openFilesMax: QEMU_OPEN_FILES_MAX,
-      landlock: "try",
-      netNamespace: "try",
+      // A domain inside our own: it can only be narrower.
+      landlock: plan.allow_unconfined ? "try" : "require",
+      // Our own launcher entered an empty one, which the hypervisor inherits.
+      netNamespace: "off",
     },
     plan.launcher,
   );

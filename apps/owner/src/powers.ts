@@ -1,5 +1,6 @@
 import type { spawn } from "node:child_process";
 import type { SpawnPlan } from "@capsem/api";
+import type { Seal } from "@capsem/jail";
 import type { Log } from "./log.ts";
 
 /** The ambient authority of an owner, made in powers-node.ts. */
@@ -11,5 +12,7 @@ export interface OwnerPowers {
   random(bytes: number): Uint8Array;
   sendDescriptors(socket: number, payload: Uint8Array, descriptors: number[]): void;
   launcherArguments(plan: SpawnPlan): readonly string[];
+  /** Begins to confine this process; closed once the hypervisor runs, before its guest does. */
+  prepareSeal(plan: SpawnPlan): Seal;
   onHealth(guest: "ok" | "unresponsive"): void;
 }

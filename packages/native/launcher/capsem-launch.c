@@ -3,7 +3,8 @@
 //
 //   capsem-launch --parent PID [--uid N --gid N | --as-root-ok] [--read PATH]... [--exec PATH]... [--write PATH]...
 //     [--read-fd N]... [--write-fd N]... [--keep-fd N]... [--nofile N] [--fsize BYTES]
-//     [--landlock require|try|off] [--net-namespace require|try] -- /ABSOLUTE/COMMAND ARGS...
+//     [--landlock require|try|off] [--net-namespace require|try|off] [--capability setuid|setgid|kill]...
+//     [--env NAME=VALUE]... -- /ABSOLUTE/COMMAND ARGS...
 //
 // The order matters: the parent's death is watched first and once more last, descriptors close before new ones
 // open, Landlock's paths open while there are still rights to open them, and everything ends before exec.
@@ -45,6 +46,7 @@ enum access { READ, EXEC, WRITE };
 
 #define GRANTS_MAX 256
 #define KEPT_MAX 64
+#define VARIABLES_MAX 16
 
 // A file or folder that the command may use: by path, or (path == NULL) by an inherited descriptor.
 struct grant {
@@ -64,6 +66,9 @@ struct options {
   size_t kept_count;
   rlim_t nofile, fsize;
   enum strictness landlock, net_namespace;
+  uint32_t capabilities; // Bits of the first word: all that can be named are in it.
+  char *variables[VARIABLES_MAX];
+  size_t variables_count;
   char **command;
 };
 
@@ -88,11 +93,25 @@ static uint64_t parse_number(const char *option, const char *text, uint64_t maxi
   return value;
 }
 
-static enum strictness parse_strictness(const char *option, const char *text, bool may_be_off) {
+static enum strictness parse_strictness(const char *option, const char *text) {
   if (strcmp(text, "require") == 0) return REQUIRE;
   if (strcmp(text, "try") == 0) return TRY;
-  if (may_be_off && strcmp(text, "off") == 0) return OFF;
+  if (strcmp(text, "off") == 0) return OFF;
   fail_because(STEP_USAGE, option, "not one of its words");
+}
+
+static uint32_t parse_capability(const char *option, const char *text) {
+  if (strcmp(text, "setuid") == 0) return 1U << CAP_SETUID;
+  if (strcmp(text, "setgid") == 0) return 1U << CAP_SETGID;
+  if (strcmp(text, "kill") == 0) return 1U << CAP_KILL;
+  fail_because(STEP_USAGE, option, "not one of its words");
+}
+
+static void add_variable(struct options *options, char *text) {
+  const char *end = strchr(text, '=');
+  if (options->variables_count == VARIABLES_MAX) fail_because(STEP_USAGE, "--env", "too many");
+  if (end == NULL || end == text) fail_because(STEP_USAGE, "--env", "not NAME=VALUE");
+  options->variables[options->variables_count++] = text;
 }
 
 static void add_grant(struct options *options, enum access access, const char *path, int fd) {
@@ -109,7 +128,7 @@ static void add_kept(struct options *options, int fd) {
   options->kept[options->kept_count++] = fd;
 }
 
-static void parse_option(struct options *options, const char *name, const char *value) {
+static void parse_option(struct options *options, const char *name, char *value) {
   if (strcmp(name, "--parent") == 0) options->parent = (pid_t)parse_number(name, value, INT32_MAX);
   else if (strcmp(name, "--uid") == 0) {
     options->uid = (uid_t)parse_number(name, value, UINT32_MAX - 1);
@@ -127,9 +146,10 @@ static void parse_option(struct options *options, const char *name, const char *
   else if (strcmp(name, "--keep-fd") == 0) add_kept(options, (int)parse_number(name, value, INT32_MAX));
   else if (strcmp(name, "--nofile") == 0) options->nofile = parse_number(name, value, 1 << 20);
   else if (strcmp(name, "--fsize") == 0) options->fsize = parse_number(name, value, INT64_MAX);
-  else if (strcmp(name, "--landlock") == 0) options->landlock = parse_strictness(name, value, true);
-  else if (strcmp(name, "--net-namespace") == 0)
-    options->net_namespace = parse_strictness(name, value, false);
+  else if (strcmp(name, "--landlock") == 0) options->landlock = parse_strictness(name, value);
+  else if (strcmp(name, "--net-namespace") == 0) options->net_namespace = parse_strictness(name, value);
+  else if (strcmp(name, "--capability") == 0) options->capabilities |= parse_capability(name, value);
+  else if (strcmp(name, "--env") == 0) add_variable(options, value);
   else fail_because(STEP_USAGE, name, "unknown option");
 }
 
@@ -154,6 +174,8 @@ static void parse_options(struct options *options, int count, char **words) {
     fail_because(STEP_USAGE, "--uid and --gid", "root is no user to drop to");
   if (geteuid() == 0 && !options->has_uid && !options->as_root_ok)
     fail_because(STEP_USAGE, "--uid", "root needs it, or --as-root-ok");
+  if (options->capabilities != 0 && (options->has_uid || !options->as_root_ok))
+    fail_because(STEP_USAGE, "--capability", "only for a command that stays root");
 }
 
 // ---- Steps
@@ -193,7 +215,12 @@ static void limit(int resource, rlim_t value, const char *what) {
 
 static void set_limits(const struct options *options) {
   limit(RLIMIT_CORE, 0, "core limit");
-  if (options->nofile != RLIM_INFINITY) limit(RLIMIT_NOFILE, options->nofile, "--nofile");
+  if (options->nofile != RLIM_INFINITY) {
+    // A tighter limit of the caller's own stands: to lift it would need a right.
+    struct rlimit held;
+    if (getrlimit(RLIMIT_NOFILE, &held) < 0) fail(STEP_LIMITS, "--nofile");
+    limit(RLIMIT_NOFILE, options->nofile < held.rlim_max ? options->nofile : held.rlim_max, "--nofile");
+  }
   if (options->fsize != RLIM_INFINITY) limit(RLIMIT_FSIZE, options->fsize, "--fsize");
 }
 
@@ -204,6 +231,7 @@ static void write_map(const char *path, const char *text) {
 }
 
 static void enter_namespaces(const struct options *options) {
+  if (options->net_namespace == OFF) return;
   const int wanted = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
   const uid_t uid = geteuid();
   const gid_t gid = getegid();
@@ -294,6 +322,23 @@ static void enforce_landlock(int ruleset) {
 
 // ---- Credentials
 
+// Ambient: the one set that an exec by root under SECBIT_NOROOT hands on. Before the bounding set empties, since
+// nothing can be made inheritable after that.
+static void make_ambient(uint32_t capabilities) {
+  if (capabilities == 0) return;
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct held[2] = {0};
+  if (syscall(SYS_capget, &header, held) < 0) fail(STEP_CREDENTIALS, "capget");
+  if ((held[0].permitted & capabilities) != capabilities)
+    fail_because(STEP_CREDENTIALS, "--capability", "not held");
+  held[0].inheritable = capabilities;
+  held[1].inheritable = 0;
+  if (syscall(SYS_capset, &header, held) < 0) fail(STEP_CREDENTIALS, "capset");
+  for (unsigned long bit = 0; bit < 32; bit++)
+    if ((capabilities & (1U << bit)) != 0 && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, bit, 0, 0) < 0)
+      fail(STEP_CREDENTIALS, "ambient set");
+}
+
 static void drop_bounding_set(void) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct held[2] = {0};
@@ -317,10 +362,10 @@ static void change_user(const struct options *options) {
   if (setresuid(uid, uid, uid) < 0) fail(STEP_CREDENTIALS, "setuid");
 }
 
-static void drop_capabilities(void) {
+static void drop_capabilities(uint32_t kept) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-  const struct __user_cap_data_struct none[2] = {0};
-  if (syscall(SYS_capset, &header, none) < 0) fail(STEP_CREDENTIALS, "capset");
+  const struct __user_cap_data_struct left[2] = {{kept, kept, kept}, {0, 0, 0}};
+  if (syscall(SYS_capset, &header, left) < 0) fail(STEP_CREDENTIALS, "capset");
 }
 
 // ---- Environment
@@ -337,7 +382,7 @@ int main(int count, char **words) {
   static struct options options = {
       .nofile = RLIM_INFINITY, .fsize = RLIM_INFINITY, .landlock = REQUIRE, .net_namespace = REQUIRE};
   static char path[4096], language[256];
-  static char *environment[3];
+  static char *environment[3 + VARIABLES_MAX];
 
   parse_options(&options, count, words);
   watch_parent(options.parent);
@@ -346,14 +391,19 @@ int main(int count, char **words) {
   set_limits(&options);
   const int ruleset = prepare_landlock(&options);
   enter_namespaces(&options);
+  make_ambient(options.capabilities);
   drop_bounding_set();
   change_user(&options);
-  drop_capabilities();
+  drop_capabilities(options.capabilities);
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) fail(STEP_PRIVILEGES, "no new privileges");
   enforce_landlock(ruleset);
   watch_parent(options.parent); // A change of credentials cleared the signal.
   keep_variable("PATH", path, sizeof path, environment);
   keep_variable("LANG", language, sizeof language, environment);
+  for (size_t i = 0, at = 0; i < options.variables_count; i++) {
+    while (environment[at] != NULL) at++;
+    environment[at] = options.variables[i];
+  }
   execve(options.command[0], options.command, environment);
   fail(STEP_EXEC, options.command[0]);
 }

@@ -14,7 +14,26 @@ export interface Addon {
   receiveDescriptors(fd: number, bytesMax: number, timeoutMs: number): { payload: Uint8Array; fds: number[] };
   peerCredentials(fd: number): { pid: number; uid: number; gid: number };
   closeDescriptor(fd: number): void;
+  eventDescriptor(): number;
+  /** `cancelFd` is an eventDescriptor that cancels once it is readable; it stays open until the promise settles. */
+  sendDescriptorsLater(
+    fd: number,
+    payload: Uint8Array,
+    fds: readonly number[],
+    timeoutMs: number,
+    cancelFd: number,
+  ): Promise<void>;
+  receiveDescriptorsLater(
+    fd: number,
+    bytesMax: number,
+    timeoutMs: number,
+    cancelFd: number,
+  ): Promise<{ payload: Uint8Array; fds: number[] }>;
   setParentDeathSignal(signal: number): void;
+  landlockAbi(): number;
+  setNoNewPrivileges(): void;
+  installFilter(program: Uint8Array): void;
+  attempt(act: number): string;
 }
 
 const REMEDY = "run `npm run build`, which needs g++";

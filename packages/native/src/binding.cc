@@ -5,16 +5,23 @@
 
 namespace capsem {
 
-napi_value throwCode(napi_env env, const char *code, const char *message) {
-  napi_throw_error(env, code, message);
-  return nullptr;
+napi_value faultError(napi_env env, Fault fault) {
+  const char *name = fault.code != nullptr ? fault.code : strerrorname_np(fault.error);
+  const char *text = fault.code != nullptr ? fault.code : strerrordesc_np(fault.error);
+  char message[128];
+  snprintf(message, sizeof message, "%s: %s", fault.syscall, text == nullptr ? "unknown" : text);
+  napi_value code = nullptr;
+  napi_value words = nullptr;
+  napi_value error = nullptr;
+  napi_create_string_utf8(env, name == nullptr ? "EUNKNOWN" : name, NAPI_AUTO_LENGTH, &code);
+  napi_create_string_utf8(env, message, NAPI_AUTO_LENGTH, &words);
+  napi_create_error(env, code, words, &error);
+  return error;
 }
 
 napi_value throwFault(napi_env env, Fault fault) {
-  const char *name = strerrorname_np(fault.error);
-  char message[128];
-  snprintf(message, sizeof message, "%s: %s", fault.syscall, strerrordesc_np(fault.error));
-  return throwCode(env, name == nullptr ? "EUNKNOWN" : name, message);
+  napi_throw(env, faultError(env, fault));
+  return nullptr;
 }
 
 Arguments::Arguments(napi_env env, napi_callback_info info) : env_(env) {
@@ -105,7 +112,14 @@ NAPI_MODULE_INIT() {
       {"receiveDescriptors", receiveDescriptors},
       {"peerCredentials", peerCredentials},
       {"closeDescriptor", closeDescriptor},
+      {"eventDescriptor", eventDescriptor},
+      {"sendDescriptorsLater", sendDescriptorsLater},
+      {"receiveDescriptorsLater", receiveDescriptorsLater},
       {"setParentDeathSignal", setParentDeathSignal},
+      {"landlockAbi", landlockAbi},
+      {"setNoNewPrivileges", setNoNewPrivileges},
+      {"installFilter", installFilter},
+      {"attempt", attempt},
   };
   for (const auto &entry : table) {
     napi_value function = nullptr;

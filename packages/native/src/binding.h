@@ -9,23 +9,26 @@
 
 namespace capsem {
 
-// A failed call into the kernel. `code` is its errno, or a name of our own when the kernel gave none.
+// A failed call into the kernel; without a `syscall` there was no failure. `code` is a word of ours for what is
+// no errno, such as a message that was cut.
 struct Fault {
-  const char *syscall;
-  int error;
+  const char *syscall = nullptr;
+  int error = 0;
+  const char *code = nullptr;
+
+  bool failed() const { return syscall != nullptr; }
 };
 
-// Throws an Error whose `code` is the errno's name and whose `syscall` names the call. Returns nullptr so that
-// a callback can end with `return throwFault(env, fault)`.
-napi_value throwFault(napi_env env, Fault fault);
+// An Error whose `code` is the errno's name, or the fault's own word.
+napi_value faultError(napi_env env, Fault fault);
 
-// Throws an Error with a `code` of ours, for what is no failure of a call.
-napi_value throwCode(napi_env env, const char *code, const char *message);
+// Throws that error. Returns nullptr so that a callback can end with `return throwFault(env, fault)`.
+napi_value throwFault(napi_env env, Fault fault);
 
 // The arguments of one call. A read that does not fit throws a TypeError once and turns `valid` false.
 class Arguments {
 public:
-  static constexpr size_t countMax = 4;
+  static constexpr size_t countMax = 5;
 
   Arguments(napi_env env, napi_callback_info info);
 
@@ -65,7 +68,18 @@ napi_value receiveDescriptors(napi_env env, napi_callback_info info);
 napi_value peerCredentials(napi_env env, napi_callback_info info);
 napi_value closeDescriptor(napi_env env, napi_callback_info info);
 
+// transfer.cc
+napi_value eventDescriptor(napi_env env, napi_callback_info info);
+napi_value sendDescriptorsLater(napi_env env, napi_callback_info info);
+napi_value receiveDescriptorsLater(napi_env env, napi_callback_info info);
+
 // process.cc
 napi_value setParentDeathSignal(napi_env env, napi_callback_info info);
+
+// confinement.cc
+napi_value landlockAbi(napi_env env, napi_callback_info info);
+napi_value setNoNewPrivileges(napi_env env, napi_callback_info info);
+napi_value installFilter(napi_env env, napi_callback_info info);
+napi_value attempt(napi_env env, napi_callback_info info);
 
 } // namespace capsem

@@ -9,14 +9,16 @@ import { rootDir } from "./native-fixture.ts";
 
 test("a build compiles what changed, only that, and leaves nothing half-written", async () => {
   const outDir = mkdtempSync(join(tmpdir(), "native-"));
-  expect(await buildNative(rootDir, outDir)).toEqual(["native.node", "capsem-launch"]);
+  expect(await buildNative(rootDir, outDir)).toEqual(["native.node", "capsem-launch", "capsem-gatekeeper"]);
   expect(await buildNative(rootDir, outDir)).toEqual([]);
   rmSync(join(outDir, "capsem-launch"));
   writeFileSync(join(outDir, ".native.node.stamp"), "of other sources");
   expect(await buildNative(rootDir, outDir)).toEqual(["native.node", "capsem-launch"]);
   expect(readdirSync(outDir).sort()).toEqual([
+    ".capsem-gatekeeper.stamp",
     ".capsem-launch.stamp",
     ".native.node.stamp",
+    "capsem-gatekeeper",
     "capsem-launch",
     "native.node",
   ]);

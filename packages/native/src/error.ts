@@ -18,6 +18,7 @@ const STATES: Readonly<Record<string, string>> = {
   descriptors_truncated: "the peer sent too many descriptors",
   payload_truncated: "the peer's message is too long",
   EAGAIN: "the peer did not move in time",
+  ECANCELED: "it was cancelled",
 };
 
 /** Runs one call of the addon; what the kernel refuses becomes a Failure, anything else passes unchanged. */
@@ -25,14 +26,27 @@ export function guarded<T>(verb: string, call: () => T): T {
   try {
     return call();
   } catch (thrown) {
-    const kind = kindOf(thrown);
-    if (kind === undefined) throw thrown;
-    const state = STATES[kind] ?? messageOf(thrown);
-    throw new Failure<NativeFailureKind>(kind, `Cannot ${verb}: ${state}`, {
-      cause: thrown,
-      retryable: kind === "EAGAIN",
-    });
+    throw ours(verb, thrown);
   }
+}
+
+/** The same for a call that settles later. */
+export async function guardedLater<T>(verb: string, call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (thrown) {
+    throw ours(verb, thrown);
+  }
+}
+
+function ours(verb: string, thrown: unknown): unknown {
+  const kind = kindOf(thrown);
+  if (kind === undefined) return thrown;
+  const state = STATES[kind] ?? messageOf(thrown);
+  return new Failure<NativeFailureKind>(kind, `Cannot ${verb}: ${state}`, {
+    cause: thrown,
+    retryable: kind === "EAGAIN",
+  });
 }
 
 function kindOf(thrown: unknown): NativeFailureKind | undefined {

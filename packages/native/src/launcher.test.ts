@@ -7,6 +7,7 @@ import {
   mkdtempSync,
   openSync,
   readFileSync,
+  readlinkSync,
   rmSync,
   writeFileSync,
 } from "node:fs";
@@ -90,6 +91,53 @@ confined("root that stays root has no capability either", () => {
   expect(status.get("Uid")).toBe("0\t0\t0\t0");
   expect(status.get("CapEff")).toBe("0000000000000000");
   expect(status.get("CapBnd")).toBe("0000000000000000");
+});
+
+confined("root that stays root keeps the capabilities that were named, over an exec, and no other", () => {
+  const launch: Launch = {
+    parentPid: process.pid,
+    command: "/bin/cat",
+    args: [],
+    grants: system,
+    asRoot: true,
+  };
+  const words = launchWords(
+    { ...launch, args: ["/proc/self/status"], capabilities: ["setuid", "setgid", "kill"] },
+    launcherPath,
+  );
+  const status = statusOf(start(words.file, words.args).stdout);
+  // CAP_KILL, CAP_SETGID, CAP_SETUID: bits 5, 6, 7.
+  for (const set of ["CapInh", "CapPrm", "CapEff", "CapAmb"])
+    expect([set, status.get(set)]).toEqual([set, "00000000000000e0"]);
+  expect(status.get("CapBnd")).toBe("0000000000000000");
+  expect(status.get("NoNewPrivs")).toBe("1");
+});
+
+confined("what it keeps is enough to launch a command of another user, which keeps nothing", () => {
+  const inner: Launch = {
+    ...{ parentPid: 1, command: "/bin/cat", args: ["/proc/self/status"], user, netNamespace: "off" as const },
+    grants: system,
+  };
+  const innerWords = launchWords(inner, launcherPath);
+  innerWords.args[innerWords.args.indexOf("--parent") + 1] = "$$";
+  const script = `${innerWords.file} ${innerWords.args.join(" ")} & wait $!`;
+  const outer = (capabilities: NonNullable<Launch["capabilities"]>) => {
+    // A shell opens /dev/null for what it starts beside itself.
+    const grants = { ...system, exec: [...programs, launcherPath], write: ["/dev/null"] };
+    const words = launchWords(
+      {
+        ...{ parentPid: process.pid, command: "/bin/sh", args: ["-c", script], grants },
+        ...{ asRoot: true, capabilities },
+      },
+      launcherPath,
+    );
+    return start(words.file, words.args);
+  };
+  expect(outer([])).toMatchObject({ code: 96, stderr: "capsem-launch: setgroups: EPERM\n" });
+  const status = statusOf(outer(["setuid", "setgid"]).stdout);
+  expect(status.get("Uid")).toBe("200001\t200001\t200001\t200001");
+  expect(status.get("CapPrm")).toBe("0000000000000000");
+  expect(status.get("CapAmb")).toBe("0000000000000000");
 });
 
 confined("an unprivileged caller gets namespaces and no capability", () => {
@@ -188,6 +236,27 @@ confined("the environment is cleared but for PATH and LANG", () => {
     "LANG=C",
   ]);
   expect(start(words.file, words.args, [], {}).stdout).toBe("");
+});
+
+confined("named variables come beside PATH and LANG", () => {
+  const ended = run("/usr/bin/env", [], { env: { OPENSSL_CONF: "/dev/null", EMPTY: "" } });
+  expect(ended.stdout.trim().split("\n")).toEqual(
+    expect.arrayContaining(["OPENSSL_CONF=/dev/null", "EMPTY="]),
+  );
+});
+
+confined("without a namespace of its own the command sees the caller's", () => {
+  const seen = (change: Partial<Launch>) => run("/bin/readlink", ["/proc/self/ns/net"], change).stdout.trim();
+  expect(seen({ netNamespace: "off" })).toBe(readlinkSync("/proc/self/ns/net"));
+  expect(seen({ netNamespace: "require" })).not.toBe(readlinkSync("/proc/self/ns/net"));
+});
+
+confined("a caller's tighter limit on open files stands", () => {
+  const launch = { parentPid: 1, command: "/bin/cat", args: ["/proc/self/limits"], user, grants: system };
+  const words = launchWords({ ...launch, openFilesMax: 4096 }, launcherPath);
+  words.args[words.args.indexOf("--parent") + 1] = "$$";
+  const ended = start("/bin/sh", ["-c", `ulimit -n 100; ${words.file} ${words.args.join(" ")} & wait $!`]);
+  expect(ended.stdout).toMatch(/Max open files +100 +100/);
 });
 
 confined("the limits hold, core files never", () => {
@@ -294,7 +363,15 @@ test("what cannot be parsed is a usage error before anything else happens", () =
     [...parent, "--as-root-ok", "--keep-fd", "2", "--", "/bin/true"],
     [...parent, "--as-root-ok", "--keep-fd", "5", "--keep-fd", "5", "--", "/bin/true"],
     [...parent, "--as-root-ok", "--landlock", "maybe", "--", "/bin/true"],
-    [...parent, "--as-root-ok", "--net-namespace", "off", "--", "/bin/true"],
+    [...parent, "--as-root-ok", "--net-namespace", "maybe", "--", "/bin/true"],
+    [...parent, "--as-root-ok", "--capability", "sys_admin", "--", "/bin/true"],
+    [...parent, "--uid", "5", "--gid", "5", "--capability", "kill", "--", "/bin/true"],
+    [...parent, "--as-root-ok", "--env", "NAME", "--", "/bin/true"],
+    [...parent, "--as-root-ok", "--env", "=value", "--", "/bin/true"],
+    [
+      ...[...parent, "--as-root-ok", ...Array.from({ length: 17 }, () => ["--env", "A=b"]).flat()],
+      ...["--", "/bin/true"],
+    ],
     ...(isRoot ? [[...parent, "--", "/bin/true"]] : []),
   ];
   for (const args of wrong) {

@@ -21,8 +21,16 @@ export interface Launch {
   openFilesMax?: number;
   fileBytesMax?: number;
   landlock?: "require" | "try" | "off";
-  netNamespace?: "require" | "try";
+  /** Off: for what inherits the empty namespace of its caller. */
+  netNamespace?: "require" | "try" | "off";
+  /** What a command that stays root keeps; needs `asRoot`, and to be root. */
+  capabilities?: readonly Capability[];
+  /** Beside PATH and LANG, which are the caller's own. */
+  env?: Readonly<Record<string, string>>;
 }
+
+/** setuid, setgid: to become another user. kill: to signal, and to be the death of, processes of other users. */
+export type Capability = "setuid" | "setgid" | "kill";
 
 /** Why the launcher ended before the command ran, by its exit code. The command's own codes are not among them. */
 export const LAUNCH_STEPS: Readonly<Record<number, string>> = {
@@ -63,6 +71,11 @@ export function launchWords(
     ...each("--fsize", launch.fileBytesMax === undefined ? [] : [launch.fileBytesMax]),
     ...each("--landlock", launch.landlock === undefined ? [] : [launch.landlock]),
     ...each("--net-namespace", launch.netNamespace === undefined ? [] : [launch.netNamespace]),
+    ...each("--capability", launch.capabilities ?? []),
+    ...each(
+      "--env",
+      Object.entries(launch.env ?? {}).map(([name, value]) => `${name}=${value}`),
+    ),
   ];
   return { file: launcherPath, args: [...options, "--", launch.command, ...launch.args] };
 }

@@ -1,18 +1,18 @@
 import { assert } from "@capsem/base";
 import { type Addon, builtPath, loadAddon } from "./addon.ts";
+import { checkDescriptor, checkSeals, checkSending, checkSize, checkTimeout } from "./checks.ts";
+import { type Act, confinement } from "./confinement.ts";
 import { guarded } from "./error.ts";
 import {
   MEMFD_BYTES_MAX,
   MEMFD_NAME_BYTES_MAX,
   PASS_TIMEOUT_MS_DEFAULT,
-  PASS_TIMEOUT_MS_MAX,
-  PASSED_DESCRIPTORS_MAX,
   PASSED_PAYLOAD_BYTES_MAX,
 } from "./limits.ts";
+import { transfers, type Waiting } from "./transfer.ts";
 
 /** The seals of a memfd; add them with `|`. `write` also forbids a writable shared mapping that exists later. */
 export const SEAL = { seal: 1, shrink: 2, grow: 4, write: 8, futureWrite: 16 } as const;
-const SEALS_ALL = 31;
 
 export interface Credentials {
   pid: number;
@@ -26,7 +26,7 @@ export interface Received {
   fds: number[];
 }
 
-/** Descriptors that this returns are close-on-exec and belong to the caller. All calls block the thread. */
+/** Descriptors that this returns are close-on-exec and belong to the caller. Calls block the thread but for `…Later`. */
 export interface Native {
   /** A sealable memory file of `sizeBytes` zeros. */
   memfdCreate(name: string, sizeBytes: number): number;
@@ -41,11 +41,30 @@ export interface Native {
   /** Sends all of `payload` with `fds` on its first byte. The caller still owns `fds` and may close them after. */
   sendDescriptors(fd: number, payload: Uint8Array, fds: readonly number[], timeoutMs?: number): void;
   receiveDescriptors(fd: number, bytesMax: number, timeoutMs?: number): Received;
+  /**
+   * The same two without blocking the event loop: where the peer has to be waited for, a thread of its own does. The
+   * socket, and descriptors that are sent, must stay open until the promise settles.
+   */
+  sendDescriptorsLater(
+    fd: number,
+    payload: Uint8Array,
+    fds: readonly number[],
+    waiting?: Waiting,
+  ): Promise<void>;
+  receiveDescriptorsLater(fd: number, bytesMax: number, waiting?: Waiting): Promise<Received>;
   /** Who connected or made the pair. The process may be gone and its pid another's: trust `uid` alone. */
   peerCredentials(fd: number): Credentials;
   closeDescriptor(fd: number): void;
   /** Sent when the parent's thread that started us ends; check the parent's pid after the call. 0 takes it back. */
   setParentDeathSignal(signal: number): void;
+  /** The version of Landlock that the kernel offers; 0 without one. */
+  landlockAbi(): number;
+  /** No program that this process starts gains a right by being started. Cannot be taken back. */
+  setNoNewPrivileges(): void;
+  /** Adds a seccomp program to every thread, for good. Kernel records, eight bytes each; see packages/jail. */
+  installFilter(program: Uint8Array): void;
+  /** Tries what a filter should deny, harmlessly. The errno's name; "EPERM" is the filter's word, "" success. */
+  attempt(act: Act): string;
 }
 
 let loaded: Native | undefined;
@@ -58,7 +77,13 @@ export function native(): Native {
 
 export function loadNative(path: string = builtPath("native.node")): Native {
   const addon = loadAddon(path);
-  return { ...memory(addon), ...sockets(addon), ...processes(addon) };
+  return {
+    ...memory(addon),
+    ...sockets(addon),
+    ...transfers(addon),
+    ...processes(addon),
+    ...confinement(addon),
+  };
 }
 
 function memory(addon: Addon): Pick<Native, "memfdCreate" | "addSeals" | "getSeals" | "copyFileInto"> {
@@ -102,11 +127,7 @@ function sockets(
     },
     sendDescriptors(fd, payload, fds, timeoutMs = PASS_TIMEOUT_MS_DEFAULT) {
       checkDescriptor(fd);
-      // Descriptors ride on bytes: with none, the kernel would drop them without a word.
-      assert(payload instanceof Uint8Array && payload.length > 0, "descriptors need a payload");
-      assert(payload.length <= PASSED_PAYLOAD_BYTES_MAX, "the payload is too long");
-      assert(fds.length <= PASSED_DESCRIPTORS_MAX, "too many descriptors");
-      for (const passed of fds) checkDescriptor(passed);
+      checkSending(payload, fds);
       checkTimeout(timeoutMs);
       guarded(`send descriptors over ${fd}`, () => addon.sendDescriptors(fd, payload, fds, timeoutMs));
     },
@@ -138,23 +159,4 @@ function processes(addon: Addon): Pick<Native, "setParentDeathSignal"> {
       guarded("set the parent-death signal", () => addon.setParentDeathSignal(signal));
     },
   };
-}
-
-function checkDescriptor(fd: number): void {
-  assert(Number.isInteger(fd) && fd >= 0 && fd <= 0x7fffffff, `bad descriptor ${fd}`);
-}
-
-function checkSize(sizeBytes: number, sizeBytesMax: number): void {
-  assert(Number.isInteger(sizeBytes) && sizeBytes >= 0 && sizeBytes <= sizeBytesMax, `bad size ${sizeBytes}`);
-}
-
-function checkSeals(seals: number): void {
-  assert(Number.isInteger(seals) && seals >= 0 && (seals & ~SEALS_ALL) === 0, `bad seals ${seals}`);
-}
-
-function checkTimeout(timeoutMs: number): void {
-  assert(
-    Number.isInteger(timeoutMs) && timeoutMs >= 0 && timeoutMs <= PASS_TIMEOUT_MS_MAX,
-    `bad timeout ${timeoutMs}`,
-  );
 }

@@ -20,7 +20,6 @@ export interface Grants {
  * read-write, since QEMU opens it read-only first.
  */
 const READ_FILES = [
-  "/etc/ld.so.cache", // the loader
   "/dev/urandom", // virtio-rng
 ];
 
@@ -51,10 +50,25 @@ export function qemuReadPaths(
   const prefix = dirname(dirname(binary));
   const read = [
     ...READ_FILES,
-    ...libraryFolders(prefix, arch),
     ...["/usr", prefix].flatMap((root) => READ_BELOW_PREFIX.map((path) => join(root, path))),
   ];
-  return { read: present(read), exec: present([binary, ...(LOADERS[arch] ?? [])]) };
+  const libraries = libraryPaths(binary, arch);
+  return {
+    read: [...new Set([...present(read), ...libraries.read])],
+    exec: present([binary, ...libraries.exec]),
+  };
+}
+
+/** What any dynamically linked program at this real path needs to start: its libraries to read, its loader to execute. */
+export function libraryPaths(
+  binary: string,
+  arch: string = process.arch,
+): { read: string[]; exec: string[] } {
+  const prefix = dirname(dirname(binary));
+  return {
+    read: present(["/etc/ld.so.cache", ...libraryFolders(prefix, arch)]),
+    exec: present(LOADERS[arch] ?? []),
+  };
 }
 
 /**

@@ -1,0 +1,192 @@
+import { expect, test } from "vitest";
+import { ANSWER, answer, assemble, ifEqual, load } from "./bpf.ts";
+import { compileAllowed, compileFatal } from "./compile.ts";
+import type { Profile } from "./profile.ts";
+import { GATEWAY_PROFILE } from "./profile-gateway.ts";
+import { OWNER_PROFILE } from "./profile-owner.ts";
+import { ARCHES, type Arch, numberOf, SYSCALLS, type Syscall } from "./syscall-table.ts";
+import { interpret } from "./testing/interpreter.ts";
+
+const SELF = 1234;
+const HYPERVISOR = 5678;
+const EPERM = ANSWER.errno | 1;
+const ENOSYS = ANSWER.errno | 38;
+const PROFILES = [OWNER_PROFILE, GATEWAY_PROFILE];
+const ARCH_NAMES = Object.keys(ARCHES) as Arch[];
+
+type Args = readonly (number | bigint)[];
+
+function judge(profile: Profile, call: Syscall, args: Args = [], arch: Arch = "x64"): string {
+  const program = compileAllowed(profile, arch, { selfPid: SELF, hypervisorPid: HYPERVISOR });
+  const number = numberOf(call, arch);
+  if (number === null) return "no such call";
+  return wordOf(interpret(program, { number, arch: ARCHES[arch].audit, arguments: args }));
+}
+
+function wordOf(value: number): string {
+  const words: Record<number, string> = { [ANSWER.allow]: "allow", [ANSWER.kill]: "kill", [EPERM]: "EPERM" };
+  return value === ENOSYS ? "ENOSYS" : (words[value] ?? value.toString(16));
+}
+
+test("an instruction is eight little-endian bytes", () => {
+  const bytes = assemble([load(4), ifEqual(0xc000003e, 1, 0), answer(ANSWER.allow)]);
+  expect(Buffer.from(bytes).toString("hex")).toBe(
+    "2000000004000000" + "150001003e0000c0" + "060000000000ff7f",
+  );
+});
+
+test("a jump that does not reach is a bug, never another jump", () => {
+  expect(() => ifEqual(1, 256, 0)).toThrow("255");
+});
+
+test.each(PROFILES)(
+  "$name: what is in a group is allowed with any arguments, what is nowhere is EPERM",
+  (profile) => {
+    const known = new Set<string>([
+      ...profile.groups.flatMap(({ calls }) => calls),
+      ...profile.rules.map(({ call }) => call),
+      ...profile.refusals.map(({ call }) => call),
+    ]);
+    for (const arch of ARCH_NAMES) {
+      for (const call of profile.groups.flatMap(({ calls }) => calls)) {
+        for (const args of [[], Array(6).fill(0xffff_ffff_ffff_ffffn)]) {
+          expect([call, judge(profile, call, args, arch)]).toEqual([
+            call,
+            numberOf(call, arch) === null ? "no such call" : "allow",
+          ]);
+        }
+      }
+      for (const call of (Object.keys(SYSCALLS) as Syscall[]).filter((name) => !known.has(name))) {
+        expect([call, judge(profile, call, [], arch)]).toEqual([
+          call,
+          numberOf(call, arch) === null ? "no such call" : "EPERM",
+        ]);
+      }
+    }
+  },
+);
+
+test.each(PROFILES)("$name: each call of the kernel that no line names is EPERM", (profile) => {
+  for (const arch of ARCH_NAMES) {
+    const named = new Set((Object.keys(SYSCALLS) as Syscall[]).map((call) => numberOf(call, arch)));
+    const program = compileAllowed(profile, arch, { selfPid: SELF, hypervisorPid: HYPERVISOR });
+    for (let number = 0; number < 600; number += 1) {
+      if (named.has(number)) continue;
+      const verdict = wordOf(interpret(program, { number, arch: ARCHES[arch].audit }));
+      expect([arch, number, verdict]).toEqual([arch, number, "EPERM"]);
+    }
+  }
+});
+
+test.each(PROFILES)("$name: a call of another machine ends the process", (profile) => {
+  const programs = [compileAllowed(profile, "x64", { selfPid: SELF }), compileFatal(profile, "x64")];
+  const I386 = 0x40000003;
+  for (const program of programs) {
+    expect(wordOf(interpret(program, { number: 0, arch: I386 }))).toBe("kill");
+    expect(wordOf(interpret(program, { number: 0, arch: ARCHES.arm64.audit }))).toBe("kill");
+    // x32 has numbers of its own under the same machine.
+    expect(wordOf(interpret(program, { number: 0x40000000, arch: ARCHES.x64.audit }))).toBe("kill");
+    expect(wordOf(interpret(program, { number: 0xffffffff, arch: ARCHES.x64.audit }))).toBe("kill");
+  }
+});
+
+test.each(PROFILES)("$name: what is fatal ends the process and is allowed by no other line", (profile) => {
+  for (const arch of ARCH_NAMES) {
+    const program = compileFatal(profile, arch);
+    for (const call of Object.keys(SYSCALLS) as Syscall[]) {
+      const number = numberOf(call, arch);
+      if (number === null) continue;
+      const isFatal = profile.fatal.includes(call);
+      const verdict = wordOf(interpret(program, { number, arch: ARCHES[arch].audit }));
+      expect([call, verdict]).toEqual([call, isFatal ? "kill" : "allow"]);
+      if (isFatal && call !== "seccomp")
+        expect([call, judge(profile, call, [], arch)]).toEqual([call, "EPERM"]);
+    }
+  }
+});
+
+const CLONE_THREAD = 0x10000;
+const SIGCHLD = 17;
+/** What glibc's pthread_create asks for. */
+const PTHREAD = 0x3d0f00;
+
+const VERDICTS: readonly (readonly [Syscall, Args, owner: string, gateway: string])[] = [
+  ["clone", [PTHREAD], "allow", "allow"],
+  ["clone", [SIGCHLD], "EPERM", "EPERM"],
+  ["clone", [0x4000 | 0x100 | SIGCHLD], "EPERM", "EPERM"], // vfork
+  ["clone", [CLONE_THREAD | 0x10000000], "EPERM", "EPERM"], // a new user namespace
+  ["clone", [CLONE_THREAD | 0x40000000], "EPERM", "EPERM"], // a new network namespace
+  ["clone3", [], "ENOSYS", "ENOSYS"],
+  ["mmap", [0, 4096, 3, 2], "allow", "allow"], // read, write, of a file
+  ["mmap", [0, 4096, 5, 2], "EPERM", "EPERM"], // read, execute, of a file
+  ["mmap", [0, 4096, 7, 0x22], "allow", "allow"], // compiled code
+  ["kill", [SELF, 9], "allow", "allow"],
+  ["kill", [HYPERVISOR, 9], "allow", "EPERM"],
+  ["kill", [1, 9], "EPERM", "EPERM"],
+  ["kill", [-HYPERVISOR, 9], "EPERM", "EPERM"],
+  ["kill", [-1, 9], "EPERM", "EPERM"],
+  ["tgkill", [SELF, 1, 6], "allow", "allow"],
+  ["tgkill", [HYPERVISOR, HYPERVISOR, 9], "EPERM", "EPERM"],
+  ["tkill", [SELF, 9], "EPERM", "EPERM"],
+  ["openat", [-100, 0, 0x80242, 0o600], "allow", "EPERM"], // w+
+  ["openat", [-100, 0, 0x80000], "EPERM", "EPERM"], // r
+  ["openat", [-100, 0, 0x80002], "EPERM", "EPERM"], // r+
+  ["openat", [-100, 0, 0x80442], "EPERM", "EPERM"], // a+
+  ["openat", [-100, 0, 0x200000], "EPERM", "EPERM"], // O_PATH
+  ["openat", [-100, 0, 0x80242 | 0x410000], "EPERM", "EPERM"], // O_TMPFILE
+  ["newfstatat", [5, 0, 0, 0x1000], "allow", "allow"],
+  ["newfstatat", [-100, 0, 0, 0], "EPERM", "EPERM"],
+  ["statx", [-100, 0, 0, 0], "EPERM", "EPERM"],
+  ["ioctl", [1, 0x5421], "allow", "allow"],
+  ["ioctl", [1, 0x5412], "EPERM", "EPERM"], // TIOCSTI: keys into a terminal
+  ["ioctl", [1, 0xffff_ffff_0000_5421n], "allow", "allow"], // The kernel reads 32 bits.
+  ["fcntl", [1, 4], "allow", "allow"],
+  ["fcntl", [1, 0], "EPERM", "EPERM"], // F_DUPFD
+  ["fcntl", [1, 8], "EPERM", "EPERM"], // F_SETOWN: signals to others
+  ["prctl", [15], "allow", "allow"],
+  ["prctl", [1], "EPERM", "EPERM"], // PR_SET_PDEATHSIG, which would be taken back
+  ["prctl", [4], "EPERM", "EPERM"], // PR_SET_DUMPABLE
+  ["prlimit64", [0], "allow", "allow"],
+  ["prlimit64", [1], "EPERM", "EPERM"],
+  ["seccomp", [1], "allow", "allow"],
+  ["seccomp", [3], "EPERM", "EPERM"],
+  ["setsockopt", [3, 6, 1], "EPERM", "allow"],
+  ["setsockopt", [3, 0, 1], "EPERM", "EPERM"],
+  ["accept4", [3], "EPERM", "allow"],
+  ["recvmsg", [3], "EPERM", "allow"],
+  ["wait4", [-1], "allow", "EPERM"],
+];
+
+for (const [call, args, owner, gateway] of VERDICTS) {
+  const shown = args.map((value) => `0x${BigInt.asUintN(64, BigInt(value)).toString(16)}`).join(", ");
+  test(`${call}(${shown}): ${owner} for the owner, ${gateway} for the gateway`, () => {
+    for (const arch of ARCH_NAMES) {
+      expect([arch, judge(OWNER_PROFILE, call, args, arch)]).toEqual([arch, owner]);
+      expect([arch, judge(GATEWAY_PROFILE, call, args, arch)]).toEqual([arch, gateway]);
+    }
+  });
+}
+
+test("without a hypervisor its line allows nothing, not even pid 0", () => {
+  const program = compileAllowed(OWNER_PROFILE, "x64", { selfPid: SELF });
+  const verdict = (pid: number) =>
+    wordOf(interpret(program, { number: SYSCALLS.kill[0], arch: ARCHES.x64.audit, arguments: [pid, 9] }));
+  expect([verdict(SELF), verdict(0), verdict(HYPERVISOR)]).toEqual(["allow", "EPERM", "EPERM"]);
+});
+
+test.each(PROFILES)(
+  "$name: no call stands on two lines, and a masked value lies within its mask",
+  (profile) => {
+    const calls = [
+      ...profile.groups.flatMap(({ calls }) => calls),
+      ...profile.rules.map(({ call }) => call),
+      ...profile.refusals.map(({ call }) => call),
+    ];
+    expect(calls.filter((call, index) => calls.indexOf(call) !== index)).toEqual([]);
+    for (const { cases } of profile.rules) {
+      for (const { equals, mask } of cases.flat()) {
+        if (typeof equals === "number" && mask !== undefined) expect(equals & ~mask).toBe(0);
+      }
+    }
+  },
+);

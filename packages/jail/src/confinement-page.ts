@@ -1,0 +1,123 @@
+import type { Profile, Rule } from "./profile.ts";
+import { GATEWAY_PROFILE } from "./profile-gateway.ts";
+import { OWNER_PROFILE } from "./profile-owner.ts";
+
+const PROFILES: readonly Profile[] = [OWNER_PROFILE, GATEWAY_PROFILE];
+
+/** docs/confinement.md: what is written by hand, then the profiles as they are. */
+export function confinementPage(): string {
+  return [
+    ...INTRODUCTION,
+    ...PROFILES.flatMap(profileLines),
+    "",
+    "## Probes",
+    "",
+    "Each process tries these before it says that it is ready. One that is not denied ends it, with its name:",
+    `${OWNER_PROFILE.probes.join("; ")}. The two opens are tried once more before the filter stands: then it is`,
+    "Landlock that must deny them.",
+    "",
+    "## What ends the process",
+    "",
+    "A call that nothing of ours, of Node or of its libraries makes means that somebody else runs in there. After the",
+    "probes these are fatal (SIGSYS); before, and for every other call that is not listed, the answer is EPERM:",
+    "",
+    `${OWNER_PROFILE.fatal.map((call) => `\`${call}\``).join(", ")}.`,
+    ...ENDING,
+    "",
+  ].join("\n");
+}
+
+function profileLines(profile: Profile): string[] {
+  return [
+    "",
+    `## System calls of the ${profile.name}`,
+    "",
+    "| allowed | only | why |",
+    "|---|---|---|",
+    ...profile.groups.map(
+      ({ calls, why }) => `| ${calls.map((call) => `\`${call}\``).join(" ")} | | ${why} |`,
+    ),
+    ...profile.rules.map((rule) => `| \`${rule.call}\` | ${casesOf(rule)} | ${rule.why} |`),
+    ...profile.refusals.map(({ call, errno, why }) => `| none: \`${call}\` fails with ${errno} | | ${why} |`),
+  ];
+}
+
+function casesOf({ cases }: Rule): string {
+  return cases
+    .map((tests) =>
+      tests
+        .map(({ argument, mask, equals }) => {
+          const value = typeof equals === "number" ? `0x${equals.toString(16)}` : equals;
+          const bits = mask === undefined ? "" : ` & 0x${(mask >>> 0).toString(16)}`;
+          return `argument ${argument}${bits} = ${value}`;
+        })
+        .join(" and "),
+    )
+    .join(" or ");
+}
+
+const INTRODUCTION: readonly string[] = [
+  "# Confinement",
+  "",
+  "Made from the profiles of `packages/jail`; a test compares. Why it is built this way: decision",
+  "[0010](decisions/0010-authority-by-grant.md). Linux only.",
+  "",
+  "## Who is confined by what",
+  "",
+  "| process | before it starts (`capsem-launch`) | once it has what it needs (`seal`) |",
+  "|---|---|---|",
+  "| owner | Landlock: Node's and QEMU's own files to read and execute, its VM's `jobs` folder, `/dev/null` and, where it is used, `/dev/kvm` to write. An empty network namespace. No other descriptor, a cleared environment, no new privileges. As root: no capability but `setuid`, `setgid` and `kill` | seccomp in every thread, after QEMU runs and before its guest does |",
+  "| gateway | Landlock: Node's own files to read, nothing to write but `/dev/null`. The rest as above, no capability at all | seccomp in every thread, before the first connection |",
+  "| QEMU | Landlock within the owner's, a user id of its own where the service is root, no capability | its own sandbox (`-sandbox`) |",
+  "| gatekeeper | nothing: it opens for the gateway, speaks no protocol of a client, and its four verbs name no path | |",
+  "| service, cli, image | nothing: they are the user | |",
+  "",
+  "An owner dies with the service, a hypervisor with its owner, a gateway with its gatekeeper: the kernel sees to it",
+  "(parent-death signal), also when a process is killed. The owner keeps the right `kill` for this reason too: the signal",
+  "of a dying parent is checked like any other, and QEMU has another user id.",
+  "",
+  "## What a sealed process may do",
+  "",
+  "| | owner | gateway |",
+  "|---|---|---|",
+  "| open files | output files in its `jobs` folder, always emptied | none; the token and the log come as descriptors |",
+  "| sockets | those it was started with | the listener it was started with, and what it accepts there; connections to the service come as descriptors |",
+  "| start programs | no; QEMU runs already | no |",
+  "| signals | QEMU and itself | itself |",
+  "| threads, timers, compiled code | yes | yes |",
+  "",
+  "## When it is refused",
+  "",
+  "A VM that fails with `confinement_refused` could not be confined; so could a gateway that does not start. The message in",
+  "the VM's log (`capsem logs`), or the gateway's, says what is missing:",
+  "",
+  "| message | meaning and remedy |",
+  "|---|---|",
+  "| `this kernel has no Landlock, or it is switched off`, or the launcher's `landlock: ENOSYS` or `EOPNOTSUPP` | Linux before 5.13, or without `landlock` among its `lsm=`: add it to the kernel's command line |",
+  "| `Landlock is not in force` | the process was started by hand, not by the service or the gatekeeper |",
+  "| `the kernel refuses a seccomp filter` | a kernel without seccomp, or a container that denies it |",
+  "| the launcher's `…: EACCES` while the service is root | an owner is root without its rights: Node, QEMU or Capsem lies in another user's private folder |",
+  "| `it could open a foreign file` and the like | a probe that had to fail did not: treat it as a hole, and report it |",
+  "| `there is no seccomp profile for …` | a machine other than x64 and arm64 |",
+  "",
+  "`allow_unconfined: true` in `settings.json` starts VMs with whatever confinement there is, `--allow-unconfined` a gateway",
+  "with none. Both are said by `capsem status` and `capsem doctor`, and in the logs.",
+  "",
+  "## What is not protected",
+  "",
+  "- No filter looks behind a pointer. Metadata (whether a path exists, its size and owner) can be read with `statx`; the",
+  "  owner's `openat` is bounded by Landlock alone in where it opens, by the filter in how.",
+  "- Memory that was a file's can be made executable by `mprotect`; the files that can be opened are few and its own.",
+  "- A process that was taken over can use what it holds: an owner its VM and its channel to the service, a gateway every",
+  "  connection and the token. The service judges each call again.",
+  "- A pid that QEMU left may be another process later; where Landlock is of version 6 or newer, or the user ids differ,",
+  "  the owner cannot signal that one either.",
+  "- Before the seal, which is before any byte of a guest or a client, only the launcher's part is in force.",
+  "- Memory and processor time are not limited by this.",
+];
+
+const ENDING: readonly string[] = [
+  "",
+  "Not fatal although it is denied: `io_uring_setup`, which libuv tries for each event loop and does without, and `socket`,",
+  "which any script reaches by mistake.",
+];

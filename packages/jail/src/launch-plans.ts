@@ -1,0 +1,43 @@
+import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { basename } from "node:path";
+import { type Grants, libraryPaths } from "@capsem/native";
+
+/**
+ * What Node opens by itself to run bundled files, found by running Node 20 under the launcher. It also tries, and
+ * does well without: `/proc/self/{cgroup,maps}`, `/proc/meminfo`, `/sys/fs/cgroup`, its own binary, `package.json`
+ * above the bundle. Its entropy comes from a system call. `/dev/null` stands in for what a child is not given.
+ * To be called by a process that runs on the same binary: it looks at its own libraries.
+ */
+export function nodeReadPaths(nodeBinary: string, programs: readonly string[]): Required<Grants> {
+  const binary = realpathSync(nodeBinary);
+  const libraries = libraryPaths(binary);
+  const mapped = mappedLibraries(binary);
+  return {
+    read: [...new Set([...libraries.read, ...mapped, ...DISTRIBUTED.filter(existsSync), ...programs])],
+    exec: [...new Set([binary, ...libraries.exec, ...mapped.filter(isLoader)])],
+    write: ["/dev/null"],
+  };
+}
+
+/**
+ * What a launched Node finds in its environment. OpenSSL's configuration would be one more file to grant, and no
+ * process of ours that is confined uses it. A ring made before the seal would be a way around it.
+ */
+export const NODE_ENVIRONMENT: Readonly<Record<string, string>> = {
+  OPENSSL_CONF: "/dev/null",
+  UV_USE_IO_URING: "0",
+};
+
+/** Debian's and Ubuntu's own Node keeps some of its built-in modules here. */
+const DISTRIBUTED: readonly string[] = ["/usr/share/nodejs"];
+
+/** Files that this process has mapped as code: its libraries and loader, wherever a distribution keeps them. */
+function mappedLibraries(binary: string): string[] {
+  const lines = readFileSync("/proc/self/maps", "utf8").split("\n");
+  const paths = lines.flatMap((line) => /^\S+ ..x\S* .*? (\/.*)$/.exec(line)?.[1] ?? []);
+  return [...new Set(paths)].filter((path) => path !== binary && !path.endsWith(".node") && existsSync(path));
+}
+
+function isLoader(path: string): boolean {
+  return /^ld-(linux|musl)/.test(basename(path)) || /^ld-[\d.]+\.so/.test(basename(path));
+}

@@ -1,0 +1,118 @@
+import { ignore, messageOf } from "@capsem/base";
+import type { Native } from "@capsem/native";
+import { assemble } from "./bpf.ts";
+import { compileAllowed, compileFatal } from "./compile.ts";
+import { jailFailure } from "./error.ts";
+import { isDenied, PROBE_OF, type ProbeGround } from "./probes.ts";
+import type { ProbeName, Profile } from "./profile.ts";
+import { isArch } from "./syscall-table.ts";
+
+export interface SealOptions {
+  readonly native: Pick<Native, "attempt" | "landlockAbi" | "setNoNewPrivileges" | "installFilter">;
+  readonly arch: string;
+  readonly selfPid: number;
+  /** Another process that lives: the parent. */
+  readonly otherPid: number;
+  /** Go on with what could be had. Otherwise a missing part, or a probe that succeeds, is a Failure. */
+  readonly allowUnconfined: boolean;
+}
+
+export interface SealReport {
+  /** Parts that are missing and probes that were not denied, in words for a user. Empty: confined. */
+  readonly missing: readonly string[];
+  readonly probes: readonly ProbeResult[];
+}
+
+/** `code` is what the act ended with, "" when it was done. */
+export interface ProbeResult {
+  readonly probe: ProbeName;
+  readonly code: string;
+}
+
+export interface Seal {
+  /**
+   * Closes this process for good, in every thread, and proves it: each probe of the profile is tried and must be
+   * denied. Whatever the process opens by path, starts or connects must be there before. Throws
+   * `confinement_refused`, which names what is missing; the process may be half confined then, and must end. Once.
+   */
+  close(hypervisorPid?: number): Promise<SealReport>;
+}
+
+/** Readable for everyone on every Linux, and in no list of ours. */
+const FOREIGN_FILE = "/etc/passwd";
+/** Landlock's part: before the filter stands, these tell whether the launcher did its work. */
+const LANDLOCK_PROBES: readonly ProbeName[] = ["open a foreign file", "open a foreign file on a pool thread"];
+
+/** Begins what takes time and may run beside other work; call it as early as the process knows its plan. */
+export function prepareSeal(profile: Profile, options: SealOptions): Seal {
+  const ground = { native: options.native, foreignFile: FOREIGN_FILE, otherPid: options.otherPid };
+  readAhead();
+  // On the way it starts the pool's threads: made later, a refused one would end the process.
+  const opened = runProbes(LANDLOCK_PROBES, ground);
+  ignore(opened);
+  return {
+    async close(hypervisorPid) {
+      const missing: string[] = [];
+      if (!(await opened).every(({ code }) => isDenied(code))) {
+        missing.push(landlockWords(options.native.landlockAbi()));
+      }
+      const filterFault = install(profile, options, hypervisorPid);
+      if (filterFault !== null) missing.push(filterFault);
+      const probes = await runProbes(profile.probes, ground);
+      // Without a filter every probe succeeds; that is said once.
+      if (filterFault === null) {
+        missing.push(...probes.filter(({ code }) => !isDenied(code)).map(probeWords));
+      }
+      if (missing.length > 0 && !options.allowUnconfined) throw refusal(profile.name, missing);
+      // Now that the probes came through it alive, what is fatal may be.
+      if (filterFault === null && isArch(options.arch)) {
+        options.native.installFilter(assemble(compileFatal(profile, options.arch)));
+      }
+      return { missing, probes };
+    },
+  };
+}
+
+/** `prepareSeal` and `close` at once, for a process that has nothing else to do meanwhile. */
+export function seal(profile: Profile, options: SealOptions): Promise<SealReport> {
+  return prepareSeal(profile, options).close();
+}
+
+/** Why a process of this name does not start, for the user. */
+export function refusal(name: string, missing: readonly string[]): Error {
+  return jailFailure("confinement_refused", `Cannot confine the ${name}: ${missing.join("; ")}`, {
+    detail: "allow_unconfined in settings.json lets it run without",
+  });
+}
+
+/** Null when the filter stands. */
+function install(profile: Profile, options: SealOptions, hypervisorPid: number | undefined): string | null {
+  const { arch, native, selfPid } = options;
+  if (!isArch(arch)) return `there is no seccomp profile for ${arch}`;
+  try {
+    native.setNoNewPrivileges();
+    native.installFilter(assemble(compileAllowed(profile, arch, { selfPid, hypervisorPid })));
+    return null;
+  } catch (thrown) {
+    return `the kernel refuses a seccomp filter (${messageOf(thrown)})`;
+  }
+}
+
+/** What Node reads from a file at its first use and could not afterwards: the time zone. */
+function readAhead(): void {
+  new Date(0).getTimezoneOffset();
+}
+
+async function runProbes(names: readonly ProbeName[], ground: ProbeGround): Promise<ProbeResult[]> {
+  return Promise.all(names.map(async (probe) => ({ probe, code: await PROBE_OF[probe](ground) })));
+}
+
+function landlockWords(abi: number): string {
+  return abi === 0
+    ? "this kernel has no Landlock, or it is switched off (Linux 5.13 and `lsm=landlock` have it)"
+    : "Landlock is not in force: the process was not started by capsem-launch";
+}
+
+function probeWords({ probe, code }: ProbeResult): string {
+  return `it could ${probe} (${code === "" ? "it succeeded" : code})`;
+}

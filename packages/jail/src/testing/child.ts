@@ -1,0 +1,97 @@
+import { type StdioOptions, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { builtPath, type Launch, launchWords } from "@capsem/native";
+import { buildSync } from "esbuild";
+import { afterAll } from "vitest";
+import { buildNative } from "../../../native/build.mjs";
+import { NODE_ENVIRONMENT, nodeReadPaths } from "../launch-plans.ts";
+
+const root = resolve(import.meta.dirname, "../../../..");
+export const addonPath = join(root, "dist", "native.node");
+
+export interface ChildOptions {
+  readonly profile: "owner" | "gateway";
+  readonly when: "free" | "sealed" | "tried";
+  readonly acts: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly write?: readonly string[];
+  /** Descriptors from 3 up. */
+  readonly descriptors?: readonly number[];
+  /** Off: started without Landlock, by whatever mistake. */
+  readonly landlock?: "require" | "off";
+}
+
+export interface ChildEnd {
+  readonly code: number | null;
+  readonly signal: string | null;
+  readonly errors: string;
+  /** How each act ended; `missing` and `failed` are the seal's own. */
+  readonly ends: Readonly<Record<string, string>>;
+}
+
+let folder: string | null = null;
+afterAll(() => {
+  if (folder !== null) rmSync(folder, { recursive: true, force: true });
+  folder = null;
+});
+
+/** Compiles a program of this folder and the native code: call once, at the top of a test file. Returns its bundle. */
+export async function buildChild(name: "sealed-child" | "granted-gateway"): Promise<string> {
+  await buildNative(root, join(root, "dist"));
+  folder ??= mkdtempSync(join(tmpdir(), "jail-"));
+  const outfile = join(folder, `${name}.cjs`);
+  buildSync({
+    entryPoints: [join(import.meta.dirname, `${name}.ts`)],
+    outfile,
+    bundle: true,
+    platform: "node",
+    format: "cjs",
+    target: "node20",
+    logLevel: "error",
+    // The bundle lies elsewhere than the addon.
+    define: { __dirname: JSON.stringify(join(root, "dist")) },
+  });
+  return outfile;
+}
+
+function childLaunch(bundle: string, options: ChildOptions): Launch {
+  const isRoot = process.getuid?.() === 0;
+  const grants = nodeReadPaths(process.execPath, [bundle, addonPath]);
+  return {
+    parentPid: process.pid,
+    command: process.execPath,
+    args: [bundle, options.profile, options.when, ...options.acts],
+    grants: { ...grants, write: [...grants.write, ...(options.write ?? [])] },
+    keepFds: (options.descriptors ?? []).map((_, index) => index + 3),
+    landlock: options.landlock ?? "require",
+    netNamespace: "off",
+    env: { ...NODE_ENVIRONMENT, ...options.env },
+    ...(isRoot ? { asRoot: true, capabilities: ["kill"] as const } : {}),
+  };
+}
+
+/** Runs a child to its end. `free` ones start without a launcher, as anything else on this machine does. */
+export async function runChild(bundle: string, options: ChildOptions): Promise<ChildEnd> {
+  const launch = childLaunch(bundle, options);
+  const words =
+    options.when === "free"
+      ? { file: launch.command, args: [...launch.args] }
+      : launchWords(launch, builtPath("capsem-launch"));
+  const stdio: StdioOptions = ["ignore", "pipe", "pipe", ...(options.descriptors ?? [])];
+  const child = spawn(words.file, words.args, { stdio, env: { ...options.env }, timeout: 60_000 });
+  let said = "";
+  let errors = "";
+  child.stdout?.on("data", (data) => {
+    said += data;
+  });
+  child.stderr?.on("data", (data) => {
+    errors += data;
+  });
+  const [code, signal] = await new Promise<[number | null, string | null]>((done) =>
+    child.once("close", (...end) => done(end)),
+  );
+  const line = said.split("\n").find((text) => text.startsWith("{")) ?? "{}";
+  return { code, signal, errors, ends: JSON.parse(line) };
+}
