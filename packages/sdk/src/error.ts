@@ -1,4 +1,4 @@
-import { ERRORS, type ErrorKind, isErrorKind } from "@capsem/api";
+import { ERRORS, type ErrorKind, isErrorKind } from "@capsem/api/plain";
 import { Failure } from "@capsem/base";
 
 /** The error object of the API, as services answer it and the CLI prints it. */

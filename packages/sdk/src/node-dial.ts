@@ -27,6 +27,8 @@ export function unixDial(socketPath: string): Dial {
     connect,
     options: (mutates) => ({
       host: "localhost",
+      // An agent would look for the name to ask TLS for, with a pattern that takes milliseconds to compile.
+      servername: "",
       ...(mutates ? { createConnection: connect } : { agent }),
     }),
     close: () => agent.destroy(),

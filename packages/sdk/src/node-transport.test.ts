@@ -89,7 +89,10 @@ test("an answer that breaks off in its body is unavailable", async () => {
     response.write("{", () => response.destroy());
     return true;
   });
-  await expect(client.status()).rejects.toMatchObject({ kind: "unavailable" });
+  await expect(client.status()).rejects.toMatchObject({ kind: "unavailable", outcome: "none" });
+  await expect(client.vms.create()).rejects.toMatchObject({
+    ...{ kind: "unavailable", outcome: "unknown", retryable: false },
+  });
 });
 
 test("answers that are no JSON, or errors that are not ours, are said as such", async () => {

@@ -75,7 +75,7 @@ function sendRequest(
     request.once("response", (response) => {
       clearTimeout(timer);
       response.once("close", finish);
-      resolve(answerOf(request, response));
+      resolve(answerOf(request, response, mutates));
     });
     request.once("error", (thrown) => {
       finish();
@@ -109,7 +109,7 @@ function startRequest(
   });
 }
 
-function answerOf(request: ClientRequest, response: IncomingMessage): TransportAnswer {
+function answerOf(request: ClientRequest, response: IncomingMessage, mutates: boolean): TransportAnswer {
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(response.headers))
     if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(", ") : value;
@@ -119,16 +119,17 @@ function answerOf(request: ClientRequest, response: IncomingMessage): TransportA
   return {
     status: response.statusCode ?? 0,
     headers,
-    body: bodyOf(response),
+    body: bodyOf(response, mutates),
     cancel: () => request.destroy(),
   };
 }
 
-async function* bodyOf(response: IncomingMessage): AsyncGenerator<Uint8Array> {
+/** An answer to a change that breaks off leaves open what it would have said: the outcome is unknown. */
+async function* bodyOf(response: IncomingMessage, mutates: boolean): AsyncGenerator<Uint8Array> {
   try {
     for await (const part of response) yield part as Uint8Array;
   } catch (thrown) {
-    throw thrown instanceof CapsemError ? thrown : toNetworkError(thrown, false);
+    throw thrown instanceof CapsemError ? thrown : toNetworkError(thrown, mutates);
   }
 }
 

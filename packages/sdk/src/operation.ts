@@ -1,4 +1,4 @@
-import { ROUTES, type Route, type RouteName } from "@capsem/api";
+import { ROUTES, type Route, type RouteName } from "@capsem/api/plain";
 import { concat, textOf, utf8 } from "@capsem/base";
 import { CapsemError, errorOfAnswer } from "./error.ts";
 import { ERROR_BYTES_MAX, JSON_BYTES_MAX, REQUEST_TIMEOUT_MS } from "./limits.ts";
