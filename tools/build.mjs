@@ -1,4 +1,4 @@
-// Builds dist/: one bundle a process, the native addon, the host launcher and the guest helper.
+// Builds dist/: one bundle a process and its code cache, the native addon, the host launcher and the guest helper.
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -6,23 +6,23 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { build } from "esbuild";
-import { BUNDLES, bundleOptions, TOOLS } from "./bundles.mjs";
+import { BUNDLES, TOOLS, writeBundle } from "./bundles.mjs";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 const out = join(root, "dist");
 
-async function bundle(entries) {
+async function bundle(rows) {
   await Promise.all(
-    entries
-      .filter(({ entry }) => existsSync(join(root, entry)))
-      .map(async (row) => {
-        const options = bundleOptions(root, out, row);
-        const { metafile } = await build(options);
-        const more = await row.launcher?.(out, options);
-        const inputs = { ...metafile.inputs, ...more?.inputs };
-        writeFileSync(join(out, `${row.name}.meta.json`), JSON.stringify({ ...metafile, inputs }));
-      }),
+    rows.map(async (row) => {
+      const metafile = await writeBundle(root, out, row);
+      writeFileSync(join(out, `${row.name}.meta.json`), JSON.stringify(metafile));
+    }),
   );
+}
+
+/** One after the other, once all is built: the programs use each other and the addon. */
+async function cache(rows) {
+  for (const { warm } of rows) await warm?.(out);
 }
 
 async function native() {
@@ -60,5 +60,6 @@ async function helper() {
 
 mkdirSync(out, { recursive: true });
 const only = process.argv[2];
-if (only !== undefined) await bundle([...BUNDLES, ...TOOLS].filter(({ name }) => name === only));
-else await Promise.all([bundle([...BUNDLES, ...TOOLS]), native(), helper()]);
+const rows = [...BUNDLES, ...TOOLS].filter(({ name }) => only === undefined || name === only);
+await Promise.all([bundle(rows), ...(only === undefined ? [native(), helper()] : [])]);
+await cache(rows);

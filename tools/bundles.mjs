@@ -1,37 +1,65 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { callsApart, writeLauncher } from "./mcp-launcher.mjs";
+import { build } from "esbuild";
+import { writeLauncher, writeProgram } from "./code-cache.mjs";
+import { callsApart, withoutSockets } from "./mcp-parts.mjs";
+import { plainRoutes } from "./plain-routes.mjs";
+import { warmCli, warmGateway, warmImage, warmMcp, warmOwner, warmService } from "./warm-runs.mjs";
 
-// The processes of the product: one bundled file each, because start-up counts. One entry a line.
+/**
+ * The processes of the product, one entry a line: a bundled file each, because start-up counts. One with a warm run is
+ * a program with a code cache, behind a launcher. The guest is one file alone: it is copied into a VM, with a Node of
+ * its own.
+ */
 export const BUNDLES = [
-  { name: "cli", entry: "apps/cli/src/main.ts" },
-  { name: "service", entry: "apps/service/src/main.ts" },
-  { name: "owner", entry: "apps/owner/src/main.ts" },
-  { name: "gateway", entry: "apps/gateway/src/main.ts" },
-  { name: "image", entry: "apps/image/src/main.ts" },
+  { name: "cli", entry: "apps/cli/src/main.ts", warm: warmCli, plugins: [plainRoutes] },
+  { name: "service", entry: "apps/service/src/main.ts", warm: warmService },
+  { name: "owner", entry: "apps/owner/src/main.ts", warm: warmOwner },
+  { name: "gateway", entry: "apps/gateway/src/main.ts", warm: warmGateway },
+  { name: "image", entry: "apps/image/src/main.ts", warm: warmImage },
   { name: "guest", entry: "apps/guest/src/main.ts" },
   {
     name: "mcp",
+    main: "mcp-server",
     entry: "apps/mcp/src/main.ts",
-    launcher: writeLauncher,
+    warm: warmMcp,
     plugins: [callsApart],
     minify: true,
-    // It runs from a code cache, in a script that may not import.
-    supported: { "dynamic-import": false },
     // The SDK's platform module brings a JSON schema validator that this server never uses.
     alias: { "@modelcontextprotocol/server/_shims": "./apps/mcp/src/sdk-shims.ts" },
+    // Loaded by the first one when a client asks for a tool.
+    parts: [{ name: "mcp-calls", entry: "apps/mcp/src/calls.ts", plugins: [withoutSockets] }],
   },
 ];
 
 export const TOOLS = [{ name: "tidy", entry: "tools/tidy/main.ts" }];
 
-/** What esbuild is asked for a row; a row with a launcher has its bundle beside it. */
-export function bundleOptions(root, out, { name, entry, launcher, ...options }) {
+/** Writes a row's files, all but its code cache, into `out`; answers with the metafile of all of them. */
+export async function writeBundle(root, out, row) {
+  const { name, entry, warm, parts = [], main = `${name}-main`, ...more } = row;
+  const isProgram = warm !== undefined;
+  const outputs = [{ name: isProgram ? main : name, entry }, ...parts];
+  const metafiles = await Promise.all(
+    outputs.map(async ({ name: output, entry: from, ...own }) => {
+      const options = { ...optionsOf(root, join(out, `${output}.cjs`), from), ...more, ...own };
+      if (!isProgram) return (await build(options)).metafile;
+      // A program is a script, which may not import.
+      const supported = { "dynamic-import": false };
+      const { metafile, outputFiles } = await build({ ...options, supported, write: false });
+      writeProgram(out, output, outputFiles[0].text);
+      return metafile;
+    }),
+  );
+  if (isProgram) writeLauncher(out, name, main);
+  return { ...metafiles[0], inputs: Object.assign({}, ...metafiles.map(({ inputs }) => inputs)) };
+}
+
+function optionsOf(root, outfile, entry) {
   const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   return {
     absWorkingDir: root,
     entryPoints: [entry],
-    outfile: join(out, launcher === undefined ? `${name}.cjs` : `${name}-server.cjs`),
+    outfile,
     bundle: true,
     platform: "node",
     target: "node20",
@@ -41,6 +69,5 @@ export function bundleOptions(root, out, { name, entry, launcher, ...options }) 
     logLevel: "warning",
     external: ["bufferutil", "utf-8-validate"],
     define: { "process.env.CAPSEM_VERSION": JSON.stringify(version) },
-    ...options,
   };
 }

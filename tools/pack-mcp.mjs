@@ -3,8 +3,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
-import { BUNDLES, bundleOptions } from "./bundles.mjs";
+import { BUNDLES, writeBundle } from "./bundles.mjs";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 const out = resolve(process.argv[2] ?? join(root, "dist", "pack", "mcp"));
@@ -13,9 +12,8 @@ const { version, license, engines } = JSON.parse(readFileSync(join(root, "packag
 
 rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
-const options = bundleOptions(root, out, row);
-const server = await build(options);
-const calls = await row.launcher(out, options);
+const { inputs } = await writeBundle(root, out, row);
+await row.warm(out);
 const manifest = {
   name: "@capsem/mcp",
   version,
@@ -27,10 +25,7 @@ const manifest = {
 };
 writeFileSync(join(out, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
 writeFileSync(join(out, "README.md"), readFileSync(join(root, "apps", "mcp", "README.md")));
-writeFileSync(
-  join(out, "THIRD-PARTY.txt"),
-  thirdParties([...Object.keys(server.metafile.inputs), ...Object.keys(calls.inputs)]),
-);
+writeFileSync(join(out, "THIRD-PARTY.txt"), thirdParties(Object.keys(inputs)));
 console.log(out);
 
 /** The licences of what is bundled, as they ask for. */

@@ -106,7 +106,10 @@ async function declarations(out) {
         rootDir: join(root, "packages"),
         outDir: types,
         // Not through node_modules, where nothing is compiled.
-        paths: { "@capsem/*": [join(root, "packages/*/src/index.ts")] },
+        paths: {
+          "@capsem/*": [join(root, "packages/*/src/index.ts")],
+          "@capsem/api/plain": [join(root, "packages/api/src/plain.ts")],
+        },
         typeRoots: [join(root, "node_modules/@types")],
       },
       include: [],
@@ -121,14 +124,16 @@ async function declarations(out) {
     if (!statSync(file).isFile()) continue;
     // Names of workspace packages and of sources mean nothing to a stranger's compiler.
     const text = readFileSync(file, "utf8")
-      .replaceAll(/"@capsem\/(\w+)"/g, (_, name) => JSON.stringify(nameFrom(file, types, name)))
+      .replaceAll(/"@capsem\/(\w+)(?:\/(\w+))?"/g, (_, name, entry = "index") =>
+        JSON.stringify(nameFrom(file, types, name, entry)),
+      )
       .replaceAll(/(from |import\()"(\.[^"]+)\.ts"/g, '$1"$2.js"');
     writeFileSync(file, text);
   }
 }
 
-function nameFrom(file, types, name) {
-  const path = relative(dirname(file), join(types, name, "src/index.js"));
+function nameFrom(file, types, name, entry) {
+  const path = relative(dirname(file), join(types, name, `src/${entry}.js`));
   return path.startsWith(".") ? path : `./${path}`;
 }
 

@@ -1,4 +1,4 @@
-import { JOB_LIMITS } from "@capsem/api";
+import { JOB_LIMITS } from "@capsem/api/plain";
 import { Failure } from "@capsem/base";
 
 /** What a string costs in a control message beside its bytes. */

@@ -6,8 +6,7 @@ import type { Context } from "./context.ts";
 import { startProgress } from "./progress.ts";
 import { printable, renderBytes } from "./render.ts";
 import type { Baseline } from "./tree/baseline.ts";
-import { comeHome, type HomeReport } from "./tree/come-home.ts";
-import { packTree } from "./tree/pack.ts";
+import type { HomeReport } from "./tree/come-home.ts";
 import type { UnpackReport } from "./tree/unpack.ts";
 
 const WORKSPACE = "/workspace";
@@ -27,6 +26,7 @@ export function checkFolder(folder: string): void {
 export async function copyIn(context: Context, vm: Vm, folder: string): Promise<Copied> {
   const progress = startProgress(context.powers, context.output);
   const warnings: string[] = [];
+  const { packTree } = await import("./tree/pack.ts");
   const { tar, baseline } = packTree(folder, {
     warn: (text) => warnings.push(text),
     progress: (entries, bytes) => progress.update(`copying in: ${entries} files, ${renderBytes(bytes)}`),
@@ -44,6 +44,7 @@ export async function copyIn(context: Context, vm: Vm, folder: string): Promise<
 export async function copyOut(context: Context, vm: Vm, copied: Copied, deletes: boolean): Promise<boolean> {
   const progress = startProgress(context.powers, context.output);
   let report: HomeReport;
+  const { comeHome } = await import("./tree/come-home.ts");
   try {
     report = await comeHome(await vm.trees.read(WORKSPACE), copied.folder, copied.baseline, {
       deletes,

@@ -2,7 +2,7 @@ import { TOOLS, type Tool } from "@capsem/api";
 import * as z from "zod";
 import type { ListedTool } from "./mcp-sdk.ts";
 
-/** All tools as `tools/list` has them. The product's bundle has the result of this in its place (tools/mcp-launcher.mjs). */
+/** All tools as `tools/list` has them. The product's bundle has the result of this in its place (tools/mcp-parts.mjs). */
 export function listTools(): ListedTool[] {
   return Object.entries(TOOLS as Readonly<Record<string, Tool>>).map(([name, tool]) => ({
     name,

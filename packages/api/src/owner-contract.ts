@@ -4,7 +4,7 @@
  * ride on the call's stream, which the service pipes without looking at it.
  */
 import * as z from "zod";
-import { VM_REASONS } from "./vm-schema.ts";
+import { VM_REASONS } from "./vm-state.ts";
 
 const entries = z.array(z.string()).max(4096);
 const terminal = z.strictObject({ cols: z.number().int(), rows: z.number().int() });

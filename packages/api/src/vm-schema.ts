@@ -1,37 +1,8 @@
 import { JOB_ID_PATTERN, NAME_PATTERN, VM_ID_PATTERN } from "@capsem/base";
 import * as z from "zod";
+import { VM_REASONS, VM_STATES } from "./vm-state.ts";
 
-/** States of a VM (design, "Defaults"): the legal moves are the service's table. */
-export const VM_STATES = [
-  "creating",
-  "starting",
-  "running",
-  "stopping",
-  "stopped",
-  "failed",
-  "deleting",
-] as const;
-export const VM_REASONS = [
-  "service_lost",
-  "owner_lost",
-  "hypervisor_exit",
-  "guest_lost",
-  "guest_agent_lost",
-  "out_of_memory",
-  "stop_forced",
-  "idle",
-  "lifetime",
-  "disk_quota",
-  "image_missing",
-  "checkpoint_corrupt",
-  "boot_timeout",
-  /** Its vm.json cannot be read: its disk is kept, and it can only be deleted. */
-  "record_unreadable",
-  /** This machine cannot confine the VM's processes, and `allow_unconfined` is not set. */
-  "confinement_refused",
-] as const;
-export type VmState = (typeof VM_STATES)[number];
-export type VmReason = (typeof VM_REASONS)[number];
+export * from "./vm-state.ts";
 
 export const vmId = z.string().regex(VM_ID_PATTERN, "vm_ and 16 characters of a-z2-7");
 export const jobId = z.string().regex(JOB_ID_PATTERN, "job_ and 16 characters of a-z2-7");

@@ -13,10 +13,26 @@ export function nodeReadPaths(nodeBinary: string, programs: readonly string[]): 
   const libraries = libraryPaths(binary);
   const mapped = mappedLibraries(binary);
   return {
-    read: [...new Set([...libraries.read, ...mapped, ...DISTRIBUTED.filter(existsSync), ...programs])],
+    read: [
+      ...new Set([
+        ...libraries.read,
+        ...mapped,
+        ...DISTRIBUTED.filter(existsSync),
+        ...programs.flatMap(filesOf),
+      ]),
+    ],
     exec: [...new Set([binary, ...libraries.exec, ...mapped.filter(isLoader)])],
     write: ["/dev/null"],
   };
+}
+
+/**
+ * A launched program is two or three files (tools/code-cache.mjs): its code cache may be missing. Asked anew for each
+ * start, because a path that is granted must exist.
+ */
+function filesOf(program: string): string[] {
+  const stem = program.replace(/\.cjs$/, "");
+  return [program, ...[`${stem}-main.cjs`, `${stem}-main.cache`].filter((path) => existsSync(path))];
 }
 
 /**
