@@ -133,6 +133,29 @@ describe.skipIf(reason !== undefined)("file operations", () => {
     expect((await run("read", "/etc/secret", { uid: 0, gid: 0 })).stdout).toBe("secret\n");
   });
 
+  test("a large file is handed over, a small one and one of /proc or /sys is not", async () => {
+    const flags = ["handOver"] as const;
+    await shell("head -c 65536 /dev/zero > large; head -c 65535 /dev/zero > small");
+    const job = rig.job({ op: "read", path: "large", flags, offset: 3, length: 4 });
+    job.control.end();
+    const { lines, stdout, code } = await job.result();
+    expect([lines.map((line) => line.replace(/\d+$/, "FD")), stdout.length, code]).toEqual([
+      ["file 65536 FD"],
+      0,
+      0,
+    ]);
+    await check(run("read", "small", { flags }), "size 65535", "ok 65535");
+    expect((await run("read", "/proc/version", { flags })).lines[0]).toBe("size 0");
+    // Large and readable by all where the kernel has it.
+    expect((await run("read", "/sys/kernel/btf/vmlinux", { flags })).lines[0]).toMatch(
+      /^size |^error open ENOENT/,
+    );
+    await check(run("read", "/etc/secret", { flags }), "error open EACCES");
+    await check(run("read", "fifo", { flags }), "error open EINVAL");
+    const wrongOp = await run("stat", "large", { flags });
+    expect([wrongOp.lines[0]?.slice(0, 20), wrongOp.code]).toEqual(["error request EINVAL", 2]);
+  });
+
   test("read that nobody takes ends with an error", async () => {
     const job = rig.job({ op: "read", path: "big" });
     job.process.stdout?.destroy();

@@ -22,6 +22,7 @@ export const jobFlag = {
   truncate: 64,
   exclusive: 128,
   sync: 256,
+  handOver: 512,
 } as const;
 export type JobFlag = keyof typeof jobFlag;
 

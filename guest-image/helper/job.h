@@ -47,6 +47,7 @@ enum flag {
   FLAG_TRUNCATE = 64,
   FLAG_EXCLUSIVE = 128,
   FLAG_SYNC = 256,
+  FLAG_HAND_OVER = 512,
 };
 
 struct request {

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { ignore } from "@capsem/base";
 import { PORTS, writeJobChunks } from "@capsem/wire";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -60,6 +60,41 @@ describe.skipIf(reason !== undefined)("the files and lanes of the guest agent", 
       expect(stat).toMatchObject({
         body: { entry: { name: ".", type: "file", size, mode: 0o640, uid: 1000, gid: 1000 } },
       });
+    });
+
+    test("a large file comes whole past a slow reader, a window of it too, and an interrupted read frees it", async () => {
+      const bytes = Buffer.from(
+        Uint32Array.from({ length: 1_048_576 }, (_, i) => Math.imul(i, 2_654_435_761)).buffer,
+      );
+      await write("large", bytes);
+      const { answer, stream } = host.transfer("file_read", { path: "large", offset: 0 });
+      stream.end();
+      expect(await answer).toMatchObject({ body: { total: bytes.length } });
+      const parts: Uint8Array[] = [];
+      for (let chunk = await stream.read(); chunk !== null; chunk = await stream.read()) {
+        parts.push(chunk);
+        // Turns of the event loop in which the agent may run ahead of us by no more than the credit.
+        for (let turn = 0; turn < 10; turn += 1) await new Promise((next) => setImmediate(next));
+      }
+      expect(Buffer.concat(parts).equals(bytes)).toBe(true);
+      const window = await read("large", 1_000_001, 300_003);
+      expect(window.bytes.equals(bytes.subarray(1_000_001, 1_300_004))).toBe(true);
+      expect((await read("large", bytes.length + 5)).bytes.length).toBe(0);
+
+      const open = () =>
+        readdirSync(`/proc/${rig.agentPid()}/fd`).filter((fd) => {
+          try {
+            return readlinkSync(`/proc/${rig.agentPid()}/fd/${fd}`).endsWith("/workspace/large");
+          } catch {
+            return false;
+          }
+        });
+      const interrupted = host.transfer("file_read", { path: "large", offset: 0 });
+      await interrupted.answer;
+      await interrupted.stream.read();
+      expect(open()).toHaveLength(1);
+      interrupted.stream.reset("cancelled");
+      await expect.poll(open).toHaveLength(0);
     });
 
     test("a window of a file has the true size beside it", async () => {

@@ -2,6 +2,7 @@ import { Failure } from "@capsem/base";
 import type { FileEntry, HostBody, MuxStream } from "@capsem/wire";
 import { decodeStat } from "./file-entry.ts";
 import { guestFailure } from "./guest-error.ts";
+import { HandedFile } from "./handed-file.ts";
 import { expectReport, type HelperCall } from "./helper-call.ts";
 import { HELPER_FLAGS, parseCount } from "./helper-protocol.ts";
 import { absolute } from "./path.ts";
@@ -51,16 +52,41 @@ export class Files {
     const operation = {
       op: "read",
       path: absolute(body.path),
+      flags: HELPER_FLAGS.handOver,
       offset,
       ...(length === undefined ? {} : { length }),
     } as const;
     await this.#call.run(operation, async (zygote) => {
-      const { bytes } = await expectReport(zygote, "size", "read", body.path);
-      onSize(bytes);
+      const report = await expectReport(zygote, ["size", "file"], "read", body.path);
+      if (report.kind === "file") return this.#sendHanded(zygote, report, body, onSize);
+      onSize(report.bytes);
       await sendAll(zygote, await this.#transfers.expect(id), async () => {
         await expectReport(zygote, "ok", "read", body.path);
       });
     });
+  }
+
+  async #sendHanded(
+    zygote: Zygote,
+    { bytes, fd }: { readonly bytes: number; readonly fd: number },
+    { id, offset, length }: HostBody<"file_read">,
+    onSize: (bytes: number) => void,
+  ): Promise<void> {
+    const file = HandedFile.open(zygote, fd);
+    try {
+      zygote.close();
+      onSize(bytes);
+      const stream = await this.#transfers.expect(id);
+      try {
+        await file.send(stream, offset, length ?? Number.MAX_SAFE_INTEGER - offset);
+        stream.end();
+      } catch (error) {
+        stream.reset("internal");
+        throw error;
+      }
+    } finally {
+      file.close();
+    }
   }
 
   /** Resolves with the count of bytes once they are in place. A whole file takes its place at once or not. */

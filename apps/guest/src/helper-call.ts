@@ -46,10 +46,10 @@ export class HelperCall {
 
 type ReportOf<K extends HelperReport["kind"]> = Extract<HelperReport, { kind: K }>;
 
-/** The next report, which must be of this kind. */
+/** The next report, which must be of this kind, or of one of these. */
 export async function expectReport<K extends Exclude<HelperReport["kind"], "error">>(
   zygote: Zygote,
-  kind: K,
+  kinds: K | readonly K[],
   verb: string,
   path: string,
 ): Promise<ReportOf<K>> {
@@ -58,6 +58,9 @@ export async function expectReport<K extends Exclude<HelperReport["kind"], "erro
   );
   if (report === null) throw guestFailure("internal", `Cannot ${verb}: the helper ended`);
   if (report.kind === "error") throw fileFailure(report, verb, path);
-  if (report.kind !== kind) throw guestFailure("internal", `Cannot ${verb}: ${report.kind} came first`);
+  const expected: readonly string[] = typeof kinds === "string" ? [kinds] : kinds;
+  if (!expected.includes(report.kind)) {
+    throw guestFailure("internal", `Cannot ${verb}: ${report.kind} came first`);
+  }
   return report as ReportOf<K>;
 }

@@ -25,6 +25,7 @@ export const HELPER_FLAGS = {
   truncate: 64,
   exclusive: 128,
   sync: 256,
+  handOver: 512,
 } as const;
 
 export const HELPER_LIMITS = {
@@ -34,6 +35,8 @@ export const HELPER_LIMITS = {
   envMax: 4_096,
   groupsMax: 64,
   terminalSizeMax: 1_000,
+  /** A helper holds a handful. */
+  descriptorMax: 1_023,
   listPageEntriesMax: 4_096,
   /** One page of a listing: 4,096 entries with the longest names. Links' targets are mostly short. */
   dataBytesMax: 16_777_216,
@@ -156,6 +159,7 @@ export type HelperReport =
   | { readonly kind: "signal"; readonly signal: number; readonly held: boolean }
   | { readonly kind: "data"; readonly bytes: number }
   | { readonly kind: "size"; readonly bytes: number }
+  | { readonly kind: "file"; readonly bytes: number; readonly fd: number }
   | { readonly kind: "ready" }
   | { readonly kind: "ok"; readonly words: string }
   | HelperError;
@@ -181,6 +185,8 @@ export function parseReport(line: string): HelperReport | undefined {
       return ofCount(rest, HELPER_LIMITS.dataBytesMax, (bytes) => ({ kind: "data", bytes }));
     case "size":
       return ofCount(rest, Number.MAX_SAFE_INTEGER, (bytes) => ({ kind: "size", bytes }));
+    case "file":
+      return parseFile(rest);
     case "ready":
       return rest.length === 0 ? { kind: "ready" } : undefined;
     case "ok":
@@ -196,6 +202,13 @@ function parseError(words: readonly string[]): HelperError | undefined {
   const [step, errno, ...text] = words;
   if (step === undefined || errno === undefined || !/^E[A-Z0-9]+$|^[0-9]+$/.test(errno)) return undefined;
   return { kind: "error", step, errno, text: text.join(" ") };
+}
+
+function parseFile(words: readonly string[]): HelperReport | undefined {
+  const [bytes, fd] = words.map(parseCount);
+  if (words.length !== 2 || bytes === undefined || fd === undefined || fd > HELPER_LIMITS.descriptorMax)
+    return undefined;
+  return { kind: "file", bytes, fd };
 }
 
 function ofCount<T>(words: readonly string[], most: number, make: (count: number) => T): T | undefined {

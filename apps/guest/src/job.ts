@@ -103,8 +103,9 @@ export class Job {
       clearTimeout(this.#timer);
       this.#zygote = undefined;
       this.#stdin.resolve(undefined);
+      // A helper that has said its last word ends by itself: whoever waits for the answer comes first.
       if (isHeld) zygote.stdin.destroy();
-      else zygote.close();
+      else setImmediate(() => zygote.close());
     }
   }
 

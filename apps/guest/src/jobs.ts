@@ -176,12 +176,15 @@ export class Jobs {
     };
   }
 
+  /** The cgroup goes after the answer, which somebody waits for. Until then it can still be killed. */
   #forget(job: Job): void {
     const { job: id, cgroup } = job.plan;
     this.#running.delete(id);
-    if (cgroup.remove()) return;
     this.#lingering.set(id, cgroup);
-    this.#sweepLater();
+    setImmediate(() => {
+      if (cgroup.remove()) this.#lingering.delete(id);
+      else this.#sweepLater();
+    });
   }
 
   #sweepLater(): void {

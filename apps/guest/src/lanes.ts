@@ -68,10 +68,11 @@ export class Lanes {
       onOpen: refuse,
       onFailure: (failure) => this.#failed("control", failure),
       onGeneration: (mux, hello) => {
-        this.#options.log.info("lane generation", { generation: hello.lane_generation });
         this.#expected = { marker: hello.bulk_marker.slice(), generation: hello.lane_generation };
         this.#expectBulk();
         this.#options.onControl(mux);
+        // Last: the console is slow, and the host waits for all of the above.
+        this.#options.log.info("lane generation", { generation: hello.lane_generation });
       },
     });
     pump(port.input, lane);

@@ -25,6 +25,8 @@ export const GUEST_LIMITS = {
   rendezvousTimeoutMs: 10_000,
   /** Streams that came before their control message. */
   rendezvousWaitingMax: 64,
+  /** Read at once of a file: half of a stream's credit, so that the next piece is there when the grant comes. */
+  filePieceBytes: WIRE_LIMITS.streamCreditBytes / 2,
   /** One report of the helper about a file. Removing a large tree under emulation is the slowest. */
   fileReportTimeoutMs: 120_000,
   /** A listing by the workload's own find, which may be anything. */

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { readFileSync, writeFileSync, writeSync } from "node:fs";
-import { cpus, setPriority, totalmem } from "node:os";
+import { writeFileSync, writeSync } from "node:fs";
+import { cpus, setPriority, totalmem, uptime } from "node:os";
 import { Cgroup } from "./cgroup.ts";
 import { isSystemError } from "./plain-file.ts";
-import type { GuestPlaces, MachineFacts, Powers } from "./powers.ts";
+import type { GuestPlaces, Powers } from "./powers.ts";
 import { Zygote } from "./zygote.ts";
 
 /** The helper gets nothing of our environment: all it needs is in its arguments. */
@@ -13,11 +13,13 @@ const EMPTY_ENV = {};
 export function nodePowers(places: GuestPlaces): Powers {
   const start = (args: string[], stdio: ("pipe" | "ignore" | "inherit" | number)[]): ChildProcess =>
     spawn(places.helper, args, { stdio, env: EMPTY_ENV, cwd: "/" });
+  // Counting the processors reads and parses several files: not while a host waits for `ready`.
+  const fixed = { memoryTotalBytes: totalmem(), cpus: Math.max(1, cpus().length) };
   return {
     nowMs: () => Date.now(),
     monotonicUs: () => Number(process.hrtime.bigint() / 1000n),
     random: (bytes) => randomBytes(bytes),
-    machine: machineFacts,
+    machine: () => ({ ...fixed, uptimeMs: uptime() * 1000, clocksource: clocksource() }),
     writeLog: (line) => {
       try {
         writeSync(2, line);
@@ -52,16 +54,6 @@ export function protectSelf(cgroups: string): string[] {
     refused.push("nice");
   }
   return refused;
-}
-
-function machineFacts(): MachineFacts {
-  const uptime = Number(readFileSync("/proc/uptime", "utf8").split(" ", 1)[0]);
-  return {
-    uptimeMs: Number.isFinite(uptime) ? uptime * 1000 : 0,
-    memoryTotalBytes: totalmem(),
-    cpus: Math.max(1, cpus().length),
-    clocksource: clocksource(),
-  };
 }
 
 function clocksource(): string {
