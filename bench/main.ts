@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, release, totalmem } from "node:os";
 import { join, resolve } from "node:path";
 import { mcpFigures } from "./mcp-bench.ts";
+import { policyFigures } from "./policy-bench.ts";
 import { type Figure, renderTable } from "./statistics.ts";
 import { createFigures, cycleFigures, execFigures } from "./vm-bench.ts";
 
@@ -23,6 +24,7 @@ async function main(): Promise<void> {
     exec: execFigures,
     cycles: cycleFigures,
     mcp: mcpFigures,
+    policy: policyFigures,
   };
   // Words choose areas; without one all are measured.
   const asked = process.argv.slice(2);

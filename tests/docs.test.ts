@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 const root = resolve(import.meta.dirname, "..");
 
 /** A package's README example must run as it stands. Those that need a service are run by the package's own tests. */
-test.each(["base", "api"])("the example in the README of %s runs", async (name) => {
+test.each(["base", "api", "policy"])("the example in the README of %s runs", async (name) => {
   const text = readFileSync(join(root, "packages", name, "README.md"), "utf8");
   const example = /```ts\n([\s\S]*?)```/.exec(text)?.[1];
   expect(example).toBeDefined();

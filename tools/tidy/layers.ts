@@ -3,6 +3,7 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   "packages/base": [],
   "packages/wire": ["base"],
   "packages/api": ["base"],
+  "packages/policy": ["base"],
   "packages/rpc": ["base", "wire"],
   "packages/native": ["base"],
   "packages/jail": ["base", "native"],
@@ -21,8 +22,11 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
 
 /** Third-party packages: the one file that may import each. The schema library is free. */
 export const IMPORTERS: Readonly<Record<string, readonly string[]>> = {
+  "@marcbachmann/cel-js": ["packages/policy/src/cel/parse.ts"],
   "@modelcontextprotocol/server": ["apps/mcp/src/mcp-sdk.ts"],
   "@msgpack/msgpack": ["packages/wire/src/msgpack.ts"],
+  re2js: ["packages/policy/src/cel/pattern.ts"],
+  "toml-eslint-parser": ["packages/policy/src/toml.ts"],
   ws: ["packages/sdk/src/node-socket.ts", "apps/service/src/websocket.ts"],
 };
 export const FREE_PACKAGES: readonly string[] = ["zod", "vitest", "vitest/config", "esbuild"];

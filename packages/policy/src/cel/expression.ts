@@ -1,0 +1,101 @@
+import type { CelValue } from "../event/value.ts";
+import type { Outcome } from "./outcome.ts";
+
+/** `<`, `==` and so on, as written. */
+export type BinaryOperator = "==" | "!=" | "<" | "<=" | ">" | ">=" | "in" | "+" | "-" | "*" | "/" | "%";
+export type LoopForm = "all" | "exists" | "exists_one" | "filter" | "map";
+
+/**
+ * A checked condition: the part of CEL that rules may use, with every path resolved against the field table.
+ * `at` is the offset in the source. Nothing in it comes from the library.
+ */
+export type Expression = { readonly at: number } & (
+  | { readonly kind: "literal"; readonly value: CelValue }
+  | { readonly kind: "field"; readonly path: string }
+  /** A variable of a loop; `slot` counts the loops around it. */
+  | { readonly kind: "local"; readonly slot: number }
+  | { readonly kind: "member"; readonly of: Expression; readonly key: Expression }
+  /** `has(http.host)`, and of a map's key: `has(mcp.request.arguments.path)`. */
+  | { readonly kind: "has"; readonly path: string }
+  | { readonly kind: "has_member"; readonly of: Expression; readonly key: string }
+  | {
+      readonly kind: "call";
+      readonly name: string;
+      readonly args: readonly Expression[];
+      /** Follows from the name and the arguments; made once, because patterns are dear to compile. */
+      readonly prepared: Prepared;
+    }
+  | { readonly kind: "not" | "negate"; readonly of: Expression }
+  | { readonly kind: "and" | "or"; readonly left: Expression; readonly right: Expression }
+  | {
+      readonly kind: "choose";
+      readonly test: Expression;
+      readonly whenTrue: Expression;
+      readonly whenFalse: Expression;
+    }
+  | {
+      readonly kind: "binary";
+      readonly operator: BinaryOperator;
+      readonly left: Expression;
+      readonly right: Expression;
+    }
+  | { readonly kind: "list"; readonly items: readonly Expression[] }
+  | {
+      readonly kind: "loop";
+      readonly form: LoopForm;
+      readonly slot: number;
+      readonly range: Expression;
+      readonly body: Expression;
+    }
+);
+
+/** A function with its constant arguments worked in. It gets values only; absence and faults never reach it. */
+export interface Prepared {
+  readonly apply: (values: readonly CelValue[]) => Outcome;
+  /** Steps for each KiB of text that goes in. */
+  readonly costPerKib: number;
+}
+
+/** The expressions directly inside one. */
+export function childrenOf(expression: Expression): readonly Expression[] {
+  switch (expression.kind) {
+    case "literal":
+    case "field":
+    case "local":
+    case "has":
+      return [];
+    case "has_member":
+    case "not":
+    case "negate":
+      return [expression.of];
+    case "member":
+      return [expression.of, expression.key];
+    case "call":
+      return expression.args;
+    case "and":
+    case "or":
+    case "binary":
+      return [expression.left, expression.right];
+    case "choose":
+      return [expression.test, expression.whenTrue, expression.whenFalse];
+    case "list":
+      return expression.items;
+    case "loop":
+      return [expression.range, expression.body];
+  }
+}
+
+/** The same meaning gives the same text, whatever its spaces, quotes and positions were. */
+export function canonicalText(expression: Expression): string {
+  const own = Object.entries(expression).map(([key, value]) => {
+    if (key === "at" || key === "prepared") return "";
+    if (isExpression(value)) return `${key}:${canonicalText(value)}`;
+    if (Array.isArray(value) && value.every(isExpression)) return `${key}:[${value.map(canonicalText)}]`;
+    return `${key}:${typeof value === "bigint" ? `${value}n` : JSON.stringify(value)}`;
+  });
+  return `(${own.join(" ")})`;
+}
+
+function isExpression(value: unknown): value is Expression {
+  return typeof value === "object" && value !== null && "kind" in value && "at" in value;
+}

@@ -1,0 +1,155 @@
+import { FIELD_PATHS, type FieldPath, structsAbove } from "./field-table.ts";
+
+export interface EventTypeRow {
+  readonly doc: string;
+  /** Fields, or everything below a name, that such an event may carry; the common ones come on top. */
+  readonly carries: readonly string[];
+  /** Without these it is no such event; where the parser failed (`valid` is false) they may be missing. */
+  readonly requires: readonly FieldPath[];
+}
+
+/** What every event may carry: who, where, and the label of what flows into it. */
+export const COMMON_CARRIES: readonly string[] = [
+  "event.type",
+  "label",
+  "vm.id",
+  "vm.name",
+  "vm.image",
+  "vm.labels",
+  "process.valid",
+  "process.name",
+];
+
+const fileType = (act: string, doc: string): EventTypeRow => ({
+  doc,
+  carries: ["file.valid", "file.truncated", "file.content", `file.${act}`],
+  requires: [`file.${act}.path` as FieldPath],
+});
+const process = ["process.truncated", "process.command", "process.exec.id", "process.exec.path"];
+
+/** The closed list of event types. */
+export const EVENT_TYPES = {
+  "http.request": {
+    doc: "a request is about to leave",
+    carries: ["http", "network"],
+    requires: ["http.host", "http.method"],
+  },
+  "http.response": {
+    doc: "a response came, before the VM sees it",
+    carries: ["http", "network"],
+    requires: ["http.host", "http.status"],
+  },
+  "dns.query": { doc: "a name is asked for", carries: ["dns"], requires: ["dns.qname"] },
+  "mcp.event": { doc: "any other MCP message", carries: ["mcp"], requires: ["mcp.method"] },
+  "mcp.tool_list": {
+    doc: "a list of tools, before the client sees it",
+    carries: ["mcp"],
+    requires: ["mcp.server.name"],
+  },
+  "mcp.tool_call": {
+    doc: "a tool is called",
+    carries: ["mcp"],
+    requires: ["mcp.server.name", "mcp.tool_call.name"],
+  },
+  "mcp.tool_result": {
+    doc: "a result, before the client sees it",
+    carries: ["mcp"],
+    requires: ["mcp.server.name", "mcp.tool_call.name"],
+  },
+  "model.call": {
+    doc: "a call of a model, with its answer once there is one",
+    carries: ["model", "http.host"],
+    requires: ["model.provider"],
+  },
+  "file.import": fileType("import", "a file or tree is copied into the VM"),
+  "file.export": fileType("export", "a file or tree is copied out of the VM"),
+  "file.event": {
+    doc: "a file act inside the VM",
+    carries: [
+      "file.valid",
+      "file.truncated",
+      "file.content",
+      "file.read",
+      "file.create",
+      "file.write",
+      "file.delete",
+    ],
+    requires: [],
+  },
+  "process.exec": { doc: "a job is started", carries: process, requires: ["process.command"] },
+  "process.exec_complete": {
+    doc: "a job has ended",
+    carries: [...process, "process.exec"],
+    requires: ["process.exec.id"],
+  },
+  "process.audit": {
+    doc: "a program was started inside the VM",
+    carries: ["process.truncated", "process.audit"],
+    requires: ["process.audit.exe"],
+  },
+  "network.connect": {
+    doc: "a connection is dialled, out of the VM or to a published port",
+    carries: ["network"],
+    requires: ["network.destination.port"],
+  },
+  "network.lifecycle": {
+    doc: "a private network is made, changed or removed",
+    carries: ["network"],
+    requires: ["network.name"],
+  },
+  "capsule.invoke": {
+    doc: "a capsule is invoked",
+    carries: ["capsule", "mcp.valid", "mcp.truncated", "mcp.request.arguments"],
+    requires: ["capsule.name", "capsule.level"],
+  },
+  "vm.lifecycle": {
+    doc: "a VM is made, started, stopped or deleted",
+    carries: ["vm"],
+    requires: ["vm.lifecycle.action"],
+  },
+  "settings.change": {
+    doc: "a setting or rule changes",
+    carries: ["settings"],
+    requires: ["settings.key", "settings.source"],
+  },
+  "credential.substitution": {
+    doc: "a reference is about to be replaced by its secret",
+    carries: ["http"],
+    requires: ["http.host"],
+  },
+  "security.rule": { doc: "a rule with a detection level matched", carries: [], requires: [] },
+  "security.ask": { doc: "an ask was made or answered", carries: [], requires: [] },
+} as const satisfies Readonly<Record<string, EventTypeRow>>;
+
+export type EventType = keyof typeof EVENT_TYPES;
+export const EVENT_TYPE_NAMES = Object.keys(EVENT_TYPES) as readonly EventType[];
+
+function carriedBy(type: EventType): ReadonlySet<string> {
+  const names: readonly string[] = [...COMMON_CARRIES, ...EVENT_TYPES[type].carries];
+  return new Set(
+    FIELD_PATHS.filter((path) => names.some((name) => path === name || path.startsWith(`${name}.`))),
+  );
+}
+
+/** Every field that an event of a type may carry. */
+export const CARRIED: ReadonlyMap<EventType, ReadonlySet<string>> = new Map(
+  EVENT_TYPE_NAMES.map((type) => [type, carriedBy(type)]),
+);
+
+/** A rule can only ever match events that may carry all of `paths`: a field, or the name above fields. */
+export function typesThatCarry(paths: Iterable<string>): EventType[] {
+  const wanted = [...paths];
+  return EVENT_TYPE_NAMES.filter((type) => wanted.every((path) => NAMES.get(type)?.has(path) === true));
+}
+
+/** Carried fields and the names above them. */
+const NAMES: ReadonlyMap<EventType, ReadonlySet<string>> = new Map(
+  [...CARRIED].map(([type, fields]) => [
+    type,
+    new Set([...fields].flatMap((path) => [path, ...structsAbove(path)])),
+  ]),
+);
+
+export function isEventType(text: string): text is EventType {
+  return Object.hasOwn(EVENT_TYPES, text);
+}

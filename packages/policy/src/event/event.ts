@@ -1,0 +1,176 @@
+import { Failure } from "@capsem/base";
+import { POLICY_LIMITS } from "../limits.ts";
+import { CARRIED, EVENT_TYPE_NAMES, EVENT_TYPES, type EventType, isEventType } from "./event-table.ts";
+import {
+  FIELD_PATHS,
+  FIELD_STRUCTS,
+  type FIELDS,
+  type FieldPath,
+  fieldRow,
+  structsAbove,
+} from "./field-table.ts";
+import { takeValue, ValueProblem } from "./field-value.ts";
+import { type CelValue, type JsonValue, toJson } from "./value.ts";
+
+interface JsTypes {
+  bool: boolean;
+  int: number;
+  double: number;
+  text: string;
+  upper: string;
+  lower: string;
+  host: string;
+  ip: string;
+  path: string;
+  body: string | Uint8Array;
+  texts: readonly string[];
+  headers: Readonly<Record<string, string>>;
+  json: Readonly<Record<string, unknown>>;
+  jsons: readonly Readonly<Record<string, unknown>>[];
+}
+
+/** The fields of one event, by their path; `event.type` is filled in. */
+export type EventFields = {
+  readonly [P in Exclude<FieldPath, "event.type">]?: JsTypes[(typeof FIELDS)[P]["kind"]] | undefined;
+};
+
+/** Which event it is: carried into the ledger, not readable by rules. */
+export interface EventIdentity {
+  /** 12 lower-case hex digits. */
+  readonly event_id: string;
+  readonly trace_id?: string | undefined;
+  readonly turn_id?: string | undefined;
+  readonly generation?: number | undefined;
+}
+
+/** The stored form: JSON, and enough to decide the same again. */
+export interface StoredEvent extends EventIdentity {
+  readonly type: EventType;
+  readonly fields: Readonly<Record<string, JsonValue>>;
+}
+
+/** One normalised fact that policy judges. Made by `securityEvent` alone, and never changed. */
+export class SecurityEvent {
+  readonly type: EventType;
+  readonly identity: EventIdentity;
+  /** Fields by path, and `true` at every inner node above one. */
+  readonly facts: ReadonlyMap<string, CelValue>;
+
+  constructor(type: EventType, identity: EventIdentity, facts: ReadonlyMap<string, CelValue>) {
+    this.type = type;
+    this.identity = identity;
+    this.facts = facts;
+    Object.freeze(this);
+  }
+
+  toJSON(): StoredEvent {
+    const fields: Record<string, JsonValue> = {};
+    for (const [path, value] of this.facts) {
+      if (fieldRow(path) !== undefined && path !== "event.type") fields[path] = toJson(value);
+    }
+    return { type: this.type, ...this.identity, fields };
+  }
+}
+
+const STRUCTS: ReadonlyMap<string, readonly string[]> = new Map(
+  FIELD_PATHS.map((path) => [path, structsAbove(path)]),
+);
+
+/** Each root that an event has says whether it is valid and, where something can be cut, whether it was. */
+const FLAGS = new Map(EVENT_TYPE_NAMES.map((type) => [type, flagsOf(type)]));
+
+function flagsOf(type: EventType) {
+  const roots = [...FIELD_STRUCTS].filter((name) => CARRIED.get(type)?.has(`${name}.valid`) === true);
+  return roots.map((root) => ({ root, valid: `${root}.valid`, truncated: `${root}.truncated` }));
+}
+
+function refuse(type: string, what: string): never {
+  throw new Failure("event_invalid", `Cannot judge event "${type}": ${what}`);
+}
+
+/**
+ * Makes the event of one act. Throws a Failure "event_invalid" for anything that is not exactly such an event:
+ * the caller refuses the act, because what cannot be judged is not done.
+ */
+export function securityEvent(type: EventType, identity: EventIdentity, fields: EventFields): SecurityEvent {
+  checkIdentity(type, identity);
+  const carried = CARRIED.get(type) ?? refuse(type, "its type is unknown");
+  const facts = new Map<string, CelValue>();
+  const put = (path: string, value: CelValue) => {
+    facts.set(path, value);
+    for (const struct of STRUCTS.get(path) ?? []) facts.set(struct, true);
+  };
+  put("event.type", type);
+  const cut = new Set<string>();
+  for (const [path, given] of Object.entries(fields)) {
+    if (given === undefined) continue;
+    const row = fieldRow(path);
+    if (row === undefined) refuse(type, `field "${path.slice(0, 80)}" does not exist`);
+    if (path === "event.type" || !carried.has(path)) refuse(type, `field "${path}" does not belong to it`);
+    const taken = takeValue(row, given);
+    if (taken instanceof ValueProblem) refuse(type, `field "${path}" is ${taken.what}`);
+    put(path, taken.value);
+    if (taken.isCut) cut.add(rootOf(path));
+  }
+  if (facts.has("file")) deriveFileFields(facts, put);
+  for (const { root, valid, truncated } of FLAGS.get(type) ?? []) {
+    if (!facts.has(root)) continue;
+    if (!facts.has(valid)) put(valid, true);
+    if (carried.has(truncated)) put(truncated, cut.has(root) || facts.get(truncated) === true);
+  }
+  for (const path of EVENT_TYPES[type].requires) {
+    if (!facts.has(path) && facts.get(`${rootOf(path)}.valid`) !== false) {
+      refuse(type, `field "${path}" is missing`);
+    }
+  }
+  return new SecurityEvent(type, Object.freeze({ ...identity }), facts);
+}
+
+/** Reads the stored form. Throws like `securityEvent`. */
+export function eventFromJson(stored: unknown): SecurityEvent {
+  if (typeof stored !== "object" || stored === null) refuse("unknown", "it is no object");
+  const { type, fields, ...identity } = stored as Partial<StoredEvent>;
+  if (typeof type !== "string" || !isEventType(type))
+    refuse(String(type).slice(0, 80), "its type is unknown");
+  if (typeof fields !== "object" || fields === null) refuse(type, "it has no fields");
+  return securityEvent(type, identity as EventIdentity, fields as EventFields);
+}
+
+/** An identity may come from a stored event: nothing else may ride in it. */
+function checkIdentity(type: string, identity: EventIdentity): void {
+  const { event_id, trace_id, turn_id, generation, ...rest } = identity;
+  if (typeof event_id !== "string" || !/^[0-9a-f]{12}$/.test(event_id)) {
+    refuse(type, "its id is not 12 hex digits");
+  }
+  for (const id of [trace_id, turn_id]) {
+    if (id !== undefined && (typeof id !== "string" || id.length > POLICY_LIMITS.traceCharsMax)) {
+      refuse(type, `its trace or turn is no text of at most ${POLICY_LIMITS.traceCharsMax} characters`);
+    }
+  }
+  if (generation !== undefined && !Number.isSafeInteger(generation))
+    refuse(type, "its generation is no integer");
+  const [more] = Object.keys(rest);
+  if (more !== undefined) refuse(type, `"${more.slice(0, 80)}" is no part of it`);
+}
+
+function rootOf(path: string): string {
+  return path.slice(0, path.indexOf("."));
+}
+
+/** Name and extension follow from the path, and `file.content` is the content of the act. */
+function deriveFileFields(
+  facts: ReadonlyMap<string, CelValue>,
+  put: (path: string, value: CelValue) => void,
+): void {
+  for (const act of ["import", "export", "read", "create", "write", "delete"]) {
+    const path = facts.get(`file.${act}.path`);
+    if (typeof path === "string") {
+      const name = path.slice(path.lastIndexOf("/") + 1);
+      const dot = name.lastIndexOf(".");
+      put(`file.${act}.name`, name);
+      put(`file.${act}.ext`, dot > 0 ? name.slice(dot + 1).toLowerCase() : "");
+    }
+    const content = facts.get(`file.${act}.content`);
+    if (content !== undefined && !facts.has("file.content")) put("file.content", content);
+  }
+}

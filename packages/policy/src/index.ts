@@ -1,0 +1,66 @@
+export { type Condition, type ConditionFault, compileCondition, isCondition } from "./cel/condition.ts";
+export {
+  type Decision,
+  decide,
+  decideUnindexed,
+  type Explanation,
+  type MatchedRule,
+  type Why,
+} from "./decide.ts";
+export { applyEdits, type EditedLayers, type PolicyEdit } from "./edit.ts";
+export {
+  type EventFields,
+  type EventIdentity,
+  eventFromJson,
+  SecurityEvent,
+  type StoredEvent,
+  securityEvent,
+} from "./event/event.ts";
+export { EVENT_TYPE_NAMES, EVENT_TYPES, type EventType, isEventType } from "./event/event-table.ts";
+export { FIELD_PATHS, FIELDS, type FieldPath } from "./event/field-table.ts";
+export { canonicalHost, canonicalIp } from "./event/host.ts";
+export type { JsonValue } from "./event/value.ts";
+export { renderDecision } from "./explain.ts";
+export {
+  type Checked,
+  FAULT_CODES,
+  type FaultCode,
+  type PolicyFault,
+  type Position,
+  renderFault,
+} from "./fault.ts";
+export {
+  CLEAN,
+  type Confidentiality,
+  type Integrity,
+  isCovered,
+  join,
+  joinAll,
+  type Label,
+  label,
+  labelFields,
+} from "./label.ts";
+export { emptyLayer, joinLayers, type PolicyLayer, parseLayer } from "./layer.ts";
+export { POLICY_LIMITS } from "./limits.ts";
+export { type LintFinding, lintRules } from "./lint.ts";
+export { PRESET_NAMES, type PresetName } from "./preset-names.ts";
+export { PRESETS } from "./preset-table.ts";
+export { renderActivePolicy, renderLayer } from "./render.ts";
+export {
+  type DecisionAction,
+  type DetectionLevel,
+  type Rule,
+  type RuleAction,
+  type RuleSource,
+  ruleId,
+  stricter,
+} from "./rule.ts";
+export { type MergedSettings, mergeSettings, type SettingSource } from "./settings.ts";
+export {
+  SETTING_KEYS,
+  SETTINGS,
+  type SettingKey,
+  type Settings,
+  type SettingValue,
+} from "./settings-table.ts";
+export { compileSnapshot, type Digest, POLICY_VERSION, type PolicySnapshot } from "./snapshot.ts";

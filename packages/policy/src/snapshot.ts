@@ -1,0 +1,94 @@
+import { assert } from "@capsem/base";
+import { canonicalText } from "./cel/expression.ts";
+import { EVENT_TYPE_NAMES, type EventType } from "./event/event-table.ts";
+import type { Checked } from "./fault.ts";
+import { emptyLayer, type PolicyLayer, parseLayer } from "./layer.ts";
+import type { PresetName } from "./preset-names.ts";
+import { PRESETS } from "./preset-table.ts";
+import { DECISIONS, type DecisionAction, inOrder, type Rule } from "./rule.ts";
+import { createRuleIndex, type RuleIndex } from "./rule-index.ts";
+import { type MergedSettings, mergeSettings } from "./settings.ts";
+
+/** Changes when the meaning of rules or settings changes: it is part of every digest. */
+export const POLICY_VERSION = 1;
+
+/** Turns text into a fixed short name of it. The caller's, because this package has no cryptography. */
+export type Digest = (text: string) => string;
+
+/** The compiled rules and settings of one moment. Nothing in it changes; a reload makes another one. */
+export interface PolicySnapshot {
+  readonly version: number;
+  /** Equal digests decide every event equally. */
+  readonly digest: string;
+  readonly preset: PresetName;
+  /** What happens where no rule matches. */
+  readonly posture: ReadonlyMap<EventType, DecisionAction>;
+  /** All enabled rules, in the order of judgement. */
+  readonly rules: readonly Rule[];
+  readonly settings: MergedSettings;
+  readonly index: RuleIndex;
+}
+
+/** Compiles what the user and the corporation said, on top of the preset that they chose. */
+export function compileSnapshot(
+  layers: { readonly user?: PolicyLayer; readonly corp?: PolicyLayer },
+  digest: Digest,
+): PolicySnapshot {
+  const user = layers.user ?? emptyLayer("user");
+  const corp = layers.corp ?? emptyLayer("corp");
+  const settings = mergeSettings(user.settings, corp.settings);
+  const preset = settings.values["profiles.preset"];
+  const builtin = presetLayer(preset);
+  const rules = [...corp.rules, ...user.rules, ...builtin.rules].filter((rule) => rule.isEnabled);
+  rules.sort(inOrder);
+  const posture = postureOf(preset, builtin);
+  return Object.freeze({
+    version: POLICY_VERSION,
+    digest: digest(digestText(rules, posture, settings)),
+    preset,
+    posture,
+    rules: Object.freeze(rules),
+    settings,
+    index: createRuleIndex(rules),
+  });
+}
+
+/** The rules of a preset. They are ours: a fault in one is a bug. */
+export function presetLayer(preset: PresetName): PolicyLayer {
+  const parsed: Checked<PolicyLayer> = parseLayer("builtin", PRESETS[preset]);
+  assert(parsed.kind === "ok", `preset ${preset} does not compile`);
+  return parsed.value;
+}
+
+function postureOf(preset: PresetName, layer: PolicyLayer): ReadonlyMap<EventType, DecisionAction> {
+  const posture = new Map<EventType, DecisionAction>();
+  for (const type of EVENT_TYPE_NAMES) {
+    const action = DECISIONS.find((word) => word === layer.posture.get(type));
+    assert(action !== undefined, `preset ${preset} says nothing of ${type}`);
+    posture.set(type, action);
+  }
+  assert(layer.posture.size === posture.size, `preset ${preset} speaks of unknown event types`);
+  return posture;
+}
+
+/** Everything that a decision can depend on, and nothing else. */
+function digestText(
+  rules: readonly Rule[],
+  posture: ReadonlyMap<EventType, DecisionAction>,
+  settings: MergedSettings,
+): string {
+  return JSON.stringify({
+    version: POLICY_VERSION,
+    posture: [...posture],
+    settings: Object.entries(settings.values).sort(([a], [b]) => (a < b ? -1 : 1)),
+    locked: [...settings.locked].sort(),
+    rules: rules.map(({ id, action, condition, detection, priority, reason }) => [
+      id,
+      action,
+      canonicalText(condition.expression),
+      detection,
+      priority,
+      reason,
+    ]),
+  });
+}
