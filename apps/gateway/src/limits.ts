@@ -9,8 +9,6 @@ export const HTTP_LIMITS = {
   headersTimeoutMs: 10_000,
   keepAliveTimeoutMs: 60_000,
   connectionsCheckMs: 2_000,
-  /** Half of what the service takes, so that clients of the gateway cannot lock out the command line. */
-  connectionsMax: 256,
   /** A JSON body; uploads stream and the service bounds them. */
   bodyBytesMax: 10 * MIB,
   /** A body that sends nothing for so long is given up, while it is us who wait. */
@@ -20,6 +18,20 @@ export const HTTP_LIMITS = {
   refusedBodyMs: 2_000,
 } as const;
 
+export const CONNECTION_LIMITS = {
+  /** That showed the token. Less than half of what the service takes, so that they cannot lock out the command line. */
+  membersMax: 224,
+  /** That did not yet, as usual and at most: a client shows it with its first bytes, so only a burst has more. */
+  strangersMax: 32,
+  strangersBurstMax: 128,
+  /** How long a stranger beyond the usual number is waited for. */
+  strangerGraceMs: 250,
+  /** That were sent away and may still read why. */
+  leavingMax: 64,
+  /** All of these, and some whose end is under way: nothing comes near it, each has a connection to the service too. */
+  openMax: 480,
+} as const;
+
 export const AUTH_LIMITS = {
   tokenCharacters: 64,
   /** Failures within the window that are answered as such; further ones are throttled. */
@@ -27,8 +39,8 @@ export const AUTH_LIMITS = {
   windowMs: 60_000,
   /** How often a token file that cannot be used is tried again. */
   tokenRetryMs: 250,
-  /** How often the token file is looked at while WebSockets are open, so that a rotation ends them. */
-  tokenPollMs: 250,
+  /** How often the token file is looked at while members are connected, so that a rotation ends what they have open. */
+  tokenPollMs: 200,
 } as const;
 
 export const SERVICE_LIMITS = {
@@ -55,4 +67,6 @@ export const PROCESS_LIMITS = {
 
 export const LOG_LIMITS = {
   fileBytesMax: 10 * MIB,
+  /** One that was nearly full when it was opened takes as much again, and a last line. The kernel holds us to it. */
+  keptFileBytesMax: 21 * MIB,
 } as const;

@@ -82,6 +82,10 @@ test("the owner of a running VM is sealed in every thread, without network, with
   expect(status.get("CapBnd")).toBe("0000000000000000");
   expect(status.get("CapEff")).toBe(isRoot ? "00000000000000e0" : "0000000000000000");
   expect(statusOf(hypervisor).get("CapPrm")).toBe("0000000000000000");
+  // Ours, which denies sockets, and its own sandbox.
+  expect(Number(statusOf(hypervisor).get("Seccomp_filters"))).toBe(2);
+  expect(readFileSync(`/proc/${owner}/limits`, "utf8")).toMatch(/Max file size +10485760 +10485760 /);
+  expect(readFileSync(`/proc/${hypervisor}/limits`, "utf8")).toMatch(/Max file size +unlimited +unlimited /);
   const network = (pid: number | "self") => readlinkSync(`/proc/${pid}/ns/net`);
   expect(network(owner)).not.toBe(network("self"));
   expect(network(hypervisor)).toBe(network(owner));

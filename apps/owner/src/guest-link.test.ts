@@ -89,17 +89,18 @@ async function serve(port: GuestControlPort, instance: string): Promise<void> {
 
 function startLink(control: Duplex, bulk: Duplex) {
   const seen = { lost: [] as Failure[], ends: [] as string[] };
+  const logged: string[] = [];
   const link = new GuestLink({
     control,
     bulk,
     random: (bytes) => randomBytes(bytes),
-    log: () => undefined,
+    log: (level, message, fields = {}) => logged.push([level, message, ...Object.keys(fields)].join(" ")),
     helloTimeoutMs: 5_000,
     onMessage: () => undefined,
     onAgentLost: (cause) => seen.lost.push(cause),
     onLaneEnd: (lane) => seen.ends.push(lane),
   });
-  return { link, seen };
+  return { link, seen, logged };
 }
 
 test("a link starts, asks, and starts again with the same agent without losing it", async () => {
@@ -153,4 +154,18 @@ test("the hypervisor's end ends what waits, once", async () => {
   await expect(waiting).rejects.toMatchObject({ kind: "guest_lost" });
   await expect(link.requests.ask("thaw", {})).rejects.toMatchObject({ kind: "guest_lost" });
   expect(seen).toEqual({ lost: [], ends: [] });
+});
+
+test("the end of the control stream is a warning with its cause, and a plain line where it was asked for", async () => {
+  for (const isAsked of [false, true]) {
+    const [hostControl, guestControl] = pair();
+    const [hostBulk, guestBulk] = pair();
+    startAgent(guestControl, guestBulk, "0123456789abcdef");
+    const { link, logged } = startLink(hostControl, hostBulk);
+    await link.start();
+    if (isAsked) link.expectEnd();
+    hostControl.push(null);
+    const line = isAsked ? "info control stream ended" : "warning control stream ended cause";
+    await expect.poll(() => logged).toContain(line);
+  }
 });

@@ -42,6 +42,7 @@ export class GuestLink {
   readonly #bulk: HostDataLane;
   #generation = 0;
   #isOver = false;
+  #isEndAsked = false;
   #instance: string | null = null;
   #bulkMux: Mux | null = null;
   #send: ((message: HostMessage) => Promise<void>) | null = null;
@@ -105,6 +106,11 @@ export class GuestLink {
     await this.#send(message);
   }
 
+  /** From here on the guest may end, and that is no news. */
+  expectEnd(): void {
+    this.#isEndAsked = true;
+  }
+
   /** The hypervisor ended: everything that waits ends with `cause`. */
   lose(cause: Failure): void {
     this.#isOver = true;
@@ -132,7 +138,8 @@ export class GuestLink {
     this.#send = send;
     this.requests.connect(send);
     this.#receive(port.messages()).catch((cause: unknown) => {
-      this.#options.log("warning", "control stream ended", { cause: String(cause) });
+      if (this.#isEndAsked) this.#options.log("info", "control stream ended");
+      else this.#options.log("warning", "control stream ended", { cause: String(cause) });
     });
   }
 

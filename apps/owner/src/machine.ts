@@ -1,6 +1,6 @@
 import type { SpawnPlan } from "@capsem/api";
 import { Failure, ignore, messageOf } from "@capsem/base";
-import type { Seal, SealReport } from "@capsem/jail";
+import type { Seal, SealReport, SealSubjects } from "@capsem/jail";
 import {
   type Hypervisor,
   joinDisk,
@@ -114,7 +114,7 @@ export class Machine {
     // QEMU loads by itself meanwhile, so that the seal takes no time of the start.
     const restored = this.#plan.kind === "fork" ? this.#restore() : Promise.resolve();
     ignore(restored);
-    const confinement = await confine(this.#seal, this.pid, this.#powers);
+    const confinement = await confine(this.#seal, this.#sealSubjects(), this.#powers);
     await restored;
     await joinDisk(this.#hypervisor);
     await resume(this.#hypervisor);
@@ -122,6 +122,12 @@ export class Machine {
     this.#powers.log("info", "guest agent ready", { ...ready });
     this.#watchAgent();
     return confinement;
+  }
+
+  /** Only a golden's hypervisor is given a descriptor later, so that no other owner may send one. */
+  #sealSubjects(): SealSubjects {
+    const { pid: hypervisorPid, qmp } = this.#hypervisor;
+    return this.#plan.kind === "golden" ? { hypervisorPid, controlSocket: qmp.socketFd } : { hypervisorPid };
   }
 
   /** A golden that does not load is a corrupt one, whatever QEMU says of it. */
@@ -216,6 +222,7 @@ export class Machine {
   /** The golden's own end: quiet, saved to the plan's state descriptor, gone. */
   async save(): Promise<void> {
     this.#ending = true;
+    this.#link.expectEnd();
     await this.#link.requests.ask(
       "prepare_snapshot",
       { unmount: true },
@@ -237,6 +244,7 @@ export class Machine {
   /** Ends the guest in order where it still answers, else at once. Resolves when the hypervisor is gone. */
   async stop(forced: boolean): Promise<void> {
     this.#ending = true;
+    this.#link.expectEnd();
     this.health.stop();
     if (!forced) {
       try {
@@ -251,6 +259,7 @@ export class Machine {
   }
 
   kill(): void {
+    this.#link.expectEnd();
     this.#hypervisor.kill();
   }
 

@@ -2,9 +2,10 @@ import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { writeSync } from "node:fs";
 import type { SpawnPlan } from "@capsem/api";
-import { OWNER_PROFILE, prepareSeal } from "@capsem/jail";
+import { hypervisorFilter, OWNER_PROFILE, prepareSeal } from "@capsem/jail";
 import { launchWords, native, qemuReadPaths, qemuWritePaths } from "@capsem/native";
 import { inheritedDescriptors, reopenedDescriptors } from "@capsem/vmm";
+import { OWNER_LIMITS } from "./limits.ts";
 import { createLog } from "./log.ts";
 import type { OwnerPowers } from "./powers.ts";
 
@@ -34,6 +35,7 @@ export function nodePowers(): Omit<OwnerPowers, "onHealth"> {
         arch: process.arch,
         selfPid: process.pid,
         otherPid: process.ppid,
+        fileBytesMax: OWNER_LIMITS.jobOutputBytesMax,
         allowUnconfined: plan.allow_unconfined,
       }),
   };
@@ -42,6 +44,7 @@ export function nodePowers(): Omit<OwnerPowers, "onHealth"> {
 /** QEMU gets its own libraries to read, its inherited descriptors, and nothing else. */
 function launcherArguments(plan: SpawnPlan): readonly string[] {
   const reopened = reopenedDescriptors(plan);
+  const filter = hypervisorFilter(process.arch);
   const { args } = launchWords(
     {
       parentPid: process.pid,
@@ -60,6 +63,8 @@ function launcherArguments(plan: SpawnPlan): readonly string[] {
       landlock: plan.allow_unconfined ? "try" : "require",
       // Our own launcher entered an empty one, which the hypervisor inherits.
       netNamespace: "off",
+      // It stands where there is no such namespace, and before Unix sockets, which none of that covers.
+      ...(filter === null ? {} : { filter }),
     },
     plan.launcher,
   );

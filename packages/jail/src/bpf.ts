@@ -15,9 +15,10 @@ export interface Instruction {
 
 export const CODE = { load: 0x20, and: 0x54, ifEqual: 0x15, ifAtLeast: 0x35, answer: 0x06 } as const;
 
-/** Offsets in the call's record (struct seccomp_data). Of an argument we look at the lower half: see profile.ts. */
+/** Offsets in the call's record (struct seccomp_data). Of an argument we mostly look at the lower half: see profile.ts. */
 export const FIELD = { number: 0, arch: 4 } as const;
 export const argumentField = (index: number): number => 16 + 8 * index;
+export const argumentUpperField = (index: number): number => argumentField(index) + 4;
 
 /** What a filter answers (SECCOMP_RET_*). */
 export const ANSWER = { allow: 0x7fff0000, kill: 0x80000000, errno: 0x00050000 } as const;

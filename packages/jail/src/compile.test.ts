@@ -1,14 +1,17 @@
 import { expect, test } from "vitest";
 import { ANSWER, answer, assemble, ifEqual, load } from "./bpf.ts";
-import { compileAllowed, compileFatal } from "./compile.ts";
+import { compileAllowed, compileDenied, compileFatal } from "./compile.ts";
 import type { Profile } from "./profile.ts";
 import { GATEWAY_PROFILE } from "./profile-gateway.ts";
+import { HYPERVISOR_DENIALS } from "./profile-hypervisor.ts";
 import { OWNER_PROFILE } from "./profile-owner.ts";
 import { ARCHES, type Arch, numberOf, SYSCALLS, type Syscall } from "./syscall-table.ts";
 import { interpret } from "./testing/interpreter.ts";
 
 const SELF = 1234;
 const HYPERVISOR = 5678;
+const CONTROL = 21;
+const SUBJECTS = { selfPid: SELF, hypervisorPid: HYPERVISOR, controlSocket: CONTROL };
 const EPERM = ANSWER.errno | 1;
 const ENOSYS = ANSWER.errno | 38;
 const PROFILES = [OWNER_PROFILE, GATEWAY_PROFILE];
@@ -17,7 +20,7 @@ const ARCH_NAMES = Object.keys(ARCHES) as Arch[];
 type Args = readonly (number | bigint)[];
 
 function judge(profile: Profile, call: Syscall, args: Args = [], arch: Arch = "x64"): string {
-  const program = compileAllowed(profile, arch, { selfPid: SELF, hypervisorPid: HYPERVISOR });
+  const program = compileAllowed(profile, arch, SUBJECTS);
   const number = numberOf(call, arch);
   if (number === null) return "no such call";
   return wordOf(interpret(program, { number, arch: ARCHES[arch].audit, arguments: args }));
@@ -69,7 +72,7 @@ test.each(PROFILES)(
 test.each(PROFILES)("$name: each call of the kernel that no line names is EPERM", (profile) => {
   for (const arch of ARCH_NAMES) {
     const named = new Set((Object.keys(SYSCALLS) as Syscall[]).map((call) => numberOf(call, arch)));
-    const program = compileAllowed(profile, arch, { selfPid: SELF, hypervisorPid: HYPERVISOR });
+    const program = compileAllowed(profile, arch, SUBJECTS);
     for (let number = 0; number < 600; number += 1) {
       if (named.has(number)) continue;
       const verdict = wordOf(interpret(program, { number, arch: ARCHES[arch].audit }));
@@ -140,17 +143,37 @@ const VERDICTS: readonly (readonly [Syscall, Args, owner: string, gateway: strin
   ["ioctl", [1, 0x5421], "allow", "allow"],
   ["ioctl", [1, 0x5412], "EPERM", "EPERM"], // TIOCSTI: keys into a terminal
   ["ioctl", [1, 0xffff_ffff_0000_5421n], "allow", "allow"], // The kernel reads 32 bits.
-  ["fcntl", [1, 4], "allow", "allow"],
+  ["fcntl", [1, 3], "allow", "allow"],
+  ["fcntl", [1, 4, 0x401], "allow", "allow"], // F_SETFL, O_APPEND kept
+  ["fcntl", [1, 4, 0x800], "allow", "EPERM"], // F_SETFL, O_APPEND cleared
+  ["shutdown", [3, 0], "allow", "EPERM"],
+  ["shutdown", [4, 1], "allow", "EPERM"],
+  ["shutdown", [5, 1], "allow", "allow"],
+  ["shutdown", [0xffff_ffff_0000_0003n, 0], "allow", "EPERM"],
+  ["sendmsg", [4, 0, 0x4040], "EPERM", "allow"],
+  ["sendmsg", [3, 0, 0], "EPERM", "EPERM"],
+  ["sendmsg", [9, 0, 0], "EPERM", "EPERM"],
+  ["sendmsg", [4, 0, 0x2000_4040], "EPERM", "EPERM"], // MSG_FASTOPEN
+  ["sendmsg", [CONTROL, 0, 0x4040], "allow", "EPERM"],
+  ["sendmsg", [CONTROL, 0, 0x2000_0000], "EPERM", "EPERM"],
+  ["sendto", [4, 0, 0, 0, 0, 0], "EPERM", "EPERM"],
   ["fcntl", [1, 0], "EPERM", "EPERM"], // F_DUPFD
   ["fcntl", [1, 8], "EPERM", "EPERM"], // F_SETOWN: signals to others
   ["prctl", [15], "allow", "allow"],
   ["prctl", [1], "EPERM", "EPERM"], // PR_SET_PDEATHSIG, which would be taken back
   ["prctl", [4], "EPERM", "EPERM"], // PR_SET_DUMPABLE
-  ["prlimit64", [0], "allow", "allow"],
+  ["prlimit64", [0, 7, 0], "allow", "allow"],
+  ["prlimit64", [0, 1, 0x7fff_0000_1000n], "EPERM", "EPERM"],
+  ["prlimit64", [0, 1, 0x7fff_0000_0000n], "EPERM", "EPERM"], // A pointer whose lower half is zero.
   ["prlimit64", [1], "EPERM", "EPERM"],
   ["seccomp", [1], "allow", "allow"],
   ["seccomp", [3], "EPERM", "EPERM"],
   ["setsockopt", [3, 6, 1], "EPERM", "allow"],
+  ["setsockopt", [3, 1, 9], "EPERM", "allow"], // SO_KEEPALIVE
+  ["setsockopt", [3, 1, 26], "EPERM", "EPERM"], // SO_ATTACH_FILTER
+  ["setsockopt", [3, 6, 30], "EPERM", "EPERM"], // TCP_FASTOPEN_CONNECT
+  ["listen", [3, 511], "EPERM", "allow"],
+  ["listen", [9, 511], "EPERM", "EPERM"],
   ["setsockopt", [3, 0, 1], "EPERM", "EPERM"],
   ["accept4", [3], "EPERM", "allow"],
   ["recvmsg", [3], "EPERM", "allow"],
@@ -166,6 +189,63 @@ for (const [call, args, owner, gateway] of VERDICTS) {
     }
   });
 }
+
+function judgeHypervisor(call: Syscall, args: Args, arch: Arch): string {
+  const program = compileDenied(HYPERVISOR_DENIALS, arch, { selfPid: SELF });
+  const number = numberOf(call, arch);
+  if (number === null) return "no such call";
+  return wordOf(interpret(program, { number, arch: ARCHES[arch].audit, arguments: args }));
+}
+
+const HYPERVISOR_VERDICTS: readonly (readonly [Syscall, Args, string])[] = [
+  ["execve", [], "allow"], // Its own start; its sandbox denies it then.
+  ["seccomp", [1], "allow"],
+  ["openat", [-100, 0, 0x80000], "allow"], // Landlock's to judge.
+  ["socket", [1, 1, 0], "EPERM"],
+  ["socketpair", [1, 1, 0], "EPERM"],
+  ["connect", [5], "EPERM"],
+  ["accept4", [5], "EPERM"],
+  ["io_uring_setup", [], "EPERM"],
+  ["process_vm_writev", [], "EPERM"],
+  ["recvmsg", [5], "allow"],
+  ["sendmsg", [5, 0, 0x4000], "allow"],
+  ["sendmsg", [5, 0, 0x2000_0000], "EPERM"],
+  ["sendto", [5, 0, 1, 0x4000, 0, 0], "allow"],
+  ["sendto", [5, 0, 1, 0, 0x7fff_0000_0000n, 16], "EPERM"],
+  ["sendto", [5, 0, 1, 0x2000_0000, 0, 0], "EPERM"],
+  ["kill", [SELF, 0], "EPERM"],
+  ["tgkill", [SELF, SELF + 1, 10], "allow"],
+  ["tgkill", [SELF + 1, SELF + 1, 10], "EPERM"],
+  ["clone", [PTHREAD], "allow"],
+  ["clone", [SIGCHLD], "EPERM"],
+  ["clone3", [], "ENOSYS"],
+  ["fcntl", [5, 4, 0x800], "allow"],
+  ["fcntl", [5, 37], "allow"], // F_OFD_SETLK: a disk's lock
+  ["fcntl", [5, 8, 1], "EPERM"],
+  ["ioctl", [5, 0xae80], "allow"], // KVM_RUN
+  ["ioctl", [5, 0x8901], "EPERM"],
+  ["prctl", [15], "allow"],
+  ["prctl", [1, 0], "EPERM"],
+];
+
+for (const [call, args, verdict] of HYPERVISOR_VERDICTS) {
+  const shown = args.map((value) => `0x${BigInt.asUintN(64, BigInt(value)).toString(16)}`).join(", ");
+  test(`${call}(${shown}): ${verdict} for the hypervisor`, () => {
+    for (const arch of ARCH_NAMES) expect([arch, judgeHypervisor(call, args, arch)]).toEqual([arch, verdict]);
+  });
+}
+
+test("the hypervisor's list names no call twice, and a call of another machine ends it", () => {
+  const { groups, onlyWhen, neverWhen, refusals } = HYPERVISOR_DENIALS;
+  const calls = [
+    ...groups.flatMap((group) => group.calls),
+    ...[...onlyWhen, ...neverWhen, ...refusals].map(({ call }) => call),
+  ];
+  expect(calls.filter((call, index) => calls.indexOf(call) !== index)).toEqual([]);
+  const program = compileDenied(HYPERVISOR_DENIALS, "x64", { selfPid: SELF });
+  expect(wordOf(interpret(program, { number: 359, arch: 0x40000003 }))).toBe("kill"); // 32-bit socket
+  expect(wordOf(interpret(program, { number: 0x40000029, arch: ARCHES.x64.audit }))).toBe("kill"); // x32 socket
+});
 
 test("without a hypervisor its line allows nothing, not even pid 0", () => {
   const program = compileAllowed(OWNER_PROFILE, "x64", { selfPid: SELF });
@@ -184,7 +264,9 @@ test.each(PROFILES)(
     ];
     expect(calls.filter((call, index) => calls.indexOf(call) !== index)).toEqual([]);
     for (const { cases } of profile.rules) {
-      for (const { equals, mask } of cases.flat()) {
+      for (const each of cases.flat()) {
+        if (!("equals" in each)) continue;
+        const { equals, mask } = each;
         if (typeof equals === "number" && mask !== undefined) expect(equals & ~mask).toBe(0);
       }
     }

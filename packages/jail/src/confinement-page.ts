@@ -1,5 +1,6 @@
-import type { Profile, Rule } from "./profile.ts";
+import type { ArgumentTest, Denials, Profile, Rule } from "./profile.ts";
 import { GATEWAY_PROFILE } from "./profile-gateway.ts";
+import { HYPERVISOR_DENIALS } from "./profile-hypervisor.ts";
 import { OWNER_PROFILE } from "./profile-owner.ts";
 
 const PROFILES: readonly Profile[] = [OWNER_PROFILE, GATEWAY_PROFILE];
@@ -9,6 +10,7 @@ export function confinementPage(): string {
   return [
     ...INTRODUCTION,
     ...PROFILES.flatMap(profileLines),
+    ...denialLines(HYPERVISOR_DENIALS),
     "",
     "## Probes",
     "",
@@ -43,17 +45,38 @@ function profileLines(profile: Profile): string[] {
 }
 
 function casesOf({ cases }: Rule): string {
-  return cases
-    .map((tests) =>
-      tests
-        .map(({ argument, mask, equals }) => {
-          const value = typeof equals === "number" ? `0x${equals.toString(16)}` : equals;
-          const bits = mask === undefined ? "" : ` & 0x${(mask >>> 0).toString(16)}`;
-          return `argument ${argument}${bits} = ${value}`;
-        })
-        .join(" and "),
-    )
-    .join(" or ");
+  return cases.map((tests) => tests.map(wordsOf).join(" and ")).join(" or ");
+}
+
+function wordsOf(test: ArgumentTest): string {
+  const subject = `argument ${test.argument}`;
+  if ("atLeast" in test) return `${subject} ≥ ${test.atLeast}`;
+  if ("isNull" in test) return `${subject} is null`;
+  const { mask, equals } = test;
+  const value = typeof equals === "number" ? `0x${equals.toString(16)}` : equals;
+  return `${subject}${mask === undefined ? "" : ` & 0x${(mask >>> 0).toString(16)}`} = ${value}`;
+}
+
+/** A list of what is denied; all else is allowed. */
+function denialLines(denials: Denials): string[] {
+  return [
+    "",
+    `## System calls denied to the ${denials.name}`,
+    "",
+    "What is not listed is left to Landlock and to its own sandbox. What is denied fails with EPERM, from the first",
+    "instruction on, and in every process that it could start.",
+    "",
+    "| denied | but | because of |",
+    "|---|---|---|",
+    ...denials.groups.map(
+      ({ calls, why }) => `| ${calls.map((call) => `\`${call}\``).join(" ")} | | ${why} |`,
+    ),
+    ...denials.onlyWhen.map(
+      (rule) => `| \`${rule.call}\` | allowed where ${casesOf(rule)} | all but this: ${rule.why} |`,
+    ),
+    ...denials.neverWhen.map((rule) => `| \`${rule.call}\` | only where ${casesOf(rule)} | ${rule.why} |`),
+    ...denials.refusals.map(({ call, errno, why }) => `| \`${call}\` | fails with ${errno} | ${why} |`),
+  ];
 }
 
 const INTRODUCTION: readonly string[] = [
@@ -66,9 +89,9 @@ const INTRODUCTION: readonly string[] = [
   "",
   "| process | before it starts (`capsem-launch`) | once it has what it needs (`seal`) |",
   "|---|---|---|",
-  "| owner | Landlock: Node's and QEMU's own files to read and execute, its VM's `jobs` folder, `/dev/null` and, where it is used, `/dev/kvm` to write. An empty network namespace. No other descriptor, a cleared environment, no new privileges. As root: no capability but `setuid`, `setgid` and `kill` | seccomp in every thread, after QEMU runs and before its guest does |",
-  "| gateway | Landlock: Node's own files to read, nothing to write but `/dev/null`. The rest as above, no capability at all | seccomp in every thread, before the first connection |",
-  "| QEMU | Landlock within the owner's, a user id of its own where the service is root, no capability | its own sandbox (`-sandbox`) |",
+  "| owner | Landlock: Node's and QEMU's own files to read and execute, its VM's `jobs` folder, `/dev/null` and, where it is used, `/dev/kvm` to write. An empty network namespace. No other descriptor, a cleared environment, no new privileges. As root: no capability but `setuid`, `setgid` and `kill` | a limit on the size of its files, and seccomp in every thread, after QEMU runs and before its guest does |",
+  "| gateway | Landlock: Node's own files to read, nothing to write but `/dev/null`. The rest as above, no capability at all | the same, before the first connection |",
+  "| QEMU | Landlock within the owner's, a user id of its own where the service is root, no capability; seccomp against sockets and signals | its own sandbox (`-sandbox`) |",
   "| gatekeeper | nothing: it opens for the gateway, speaks no protocol of a client, and its four verbs name no path | |",
   "| service, cli, image | nothing: they are the user | |",
   "",
@@ -80,9 +103,11 @@ const INTRODUCTION: readonly string[] = [
   "",
   "| | owner | gateway |",
   "|---|---|---|",
-  "| open files | output files in its `jobs` folder, always emptied | none; the token and the log come as descriptors |",
+  "| open files | output files in its `jobs` folder, always emptied | none; the token and the log, which it can only append to, come as descriptors |",
   "| sockets | those it was started with | the listener it was started with, and what it accepts there; connections to the service come as descriptors |",
   "| start programs | no; QEMU runs already | no |",
+  "| sends descriptors | a golden's, to its hypervisor alone | to the gatekeeper, which takes none |",
+  "| largest file that it writes | one job's output, 10 MiB | its log, 21 MiB |",
   "| signals | QEMU and itself | itself |",
   "| threads, timers, compiled code | yes | yes |",
   "",
@@ -105,6 +130,15 @@ const INTRODUCTION: readonly string[] = [
   "",
   "## What is not protected",
   "",
+  "- Landlock does not judge a Unix socket that is connected by its path, and no network namespace covers it. The",
+  "  filters keep owners, QEMU and the gateway from the service's own socket; where the service is root, QEMU's other",
+  "  user id does too, and otherwise there is no second wall behind them.",
+  "- Where no network namespace can be made, the filters alone keep the network away; the logs say `a second wall is",
+  "  missing`. An owner before its seal has neither, and has met no byte of a guest.",
+  "- QEMU's filter is a list of what is denied. A call that reaches another process and is not on it is Landlock's and",
+  "  QEMU's own sandbox's to judge.",
+  "- A gateway that was taken over can fill its log with lies until older lines are rotated away; it cannot change one",
+  "  that is written. An owner's files are bounded in size by the kernel, in number by the service's count alone.",
   "- No filter looks behind a pointer. Metadata (whether a path exists, its size and owner) can be read with `statx`; the",
   "  owner's `openat` is bounded by Landlock alone in where it opens, by the filter in how.",
   "- Memory that was a file's can be made executable by `mprotect`; the files that can be opened are few and its own.",

@@ -1,8 +1,18 @@
-export { compileAllowed, compileFatal, type Subjects } from "./compile.ts";
+export { compileAllowed, compileDenied, compileFatal, type Subjects } from "./compile.ts";
 export type { JailFailureKind } from "./error.ts";
 export { type Gatekeeper, openGatekeeper } from "./gatekeeper.ts";
+export { hypervisorFilter } from "./hypervisor-filter.ts";
 export { NODE_ENVIRONMENT, nodeReadPaths } from "./launch-plans.ts";
-export type { Profile } from "./profile.ts";
-export { GATEWAY_PROFILE } from "./profile-gateway.ts";
+export type { Denials, Profile } from "./profile.ts";
+export { GATEWAY_DESCRIPTORS, GATEWAY_PROFILE } from "./profile-gateway.ts";
+export { HYPERVISOR_DENIALS } from "./profile-hypervisor.ts";
 export { OWNER_PROFILE } from "./profile-owner.ts";
-export { prepareSeal, refusal, type Seal, type SealOptions, type SealReport, seal } from "./seal.ts";
+export {
+  prepareSeal,
+  refusal,
+  type Seal,
+  type SealOptions,
+  type SealReport,
+  type SealSubjects,
+  seal,
+} from "./seal.ts";

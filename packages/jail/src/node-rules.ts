@@ -11,7 +11,7 @@ const ENOSYS = 38;
 export const NODE_GROUPS: readonly Group[] = [
   {
     why: "bytes of descriptors that it holds; none is opened by these",
-    calls: ["read", "write", "readv", "writev", "close", "lseek", "shutdown"],
+    calls: ["read", "write", "readv", "writev", "close", "lseek"],
   },
   {
     why: "what a descriptor that it holds is: Node asks before it wraps one in a stream",
@@ -66,6 +66,12 @@ const PR_SET_NAME = 15;
 const PR_SET_VMA = 0x53564d41;
 const FILTER_OPERATION = 1;
 
+export const THREADS_ONLY: Rule = {
+  why: "threads, never processes",
+  call: "clone",
+  cases: [[{ argument: 0, mask: THREAD | NAMESPACES, equals: THREAD }]],
+};
+
 export const NODE_RULES: readonly Rule[] = [
   {
     why: "mapped memory is executable only when no file is behind it: the compiler's, not a library's",
@@ -75,11 +81,7 @@ export const NODE_RULES: readonly Rule[] = [
       [{ argument: 3, mask: ANONYMOUS, equals: ANONYMOUS }],
     ],
   },
-  {
-    why: "threads, never processes",
-    call: "clone",
-    cases: [[{ argument: 0, mask: THREAD | NAMESPACES, equals: THREAD }]],
-  },
+  THREADS_ONLY,
   {
     why: "what a held descriptor is, in the C library's newer words; other paths stay hidden, more or less",
     call: "newfstatat",
@@ -105,19 +107,19 @@ export const NODE_RULES: readonly Rule[] = [
     ],
   },
   {
-    why: "F_GETFD, F_SETFD, F_GETFL, F_SETFL: a descriptor's own flags",
-    call: "fcntl",
-    cases: [1, 2, 3, 4].map((equals) => [{ argument: 1, equals }]),
-  },
-  {
     why: "names of threads and of mappings",
     call: "prctl",
     cases: [[{ argument: 0, equals: PR_SET_NAME }], [{ argument: 0, equals: PR_SET_VMA }]],
   },
   {
-    why: "its own limits, which a thread's stack depends on",
+    why: "what its own limits are, which a thread's stack depends on; new ones are never set",
     call: "prlimit64",
-    cases: [[{ argument: 0, equals: 0 }]],
+    cases: [
+      [
+        { argument: 0, equals: 0 },
+        { argument: 2, isNull: true },
+      ],
+    ],
   },
   {
     why: "one more filter: it can only take away; the one for what is fatal comes after the probes",

@@ -32,6 +32,7 @@ export const PROBE_OF: Readonly<Record<ProbeName, Probe>> = {
   "make a Unix socket": attempt("socket_unix"),
   "make a netlink socket": attempt("socket_netlink"),
   "connect a socket": attempt("connect"),
+  "connect a socket by sending": attempt("fast_open"),
   "bind a socket": attempt("bind"),
   "signal another process": ({ otherPid }) => codeOf(() => process.kill(otherPid, 0)),
   "start a process": attempt("fork"),

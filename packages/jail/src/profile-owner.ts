@@ -1,5 +1,5 @@
 import { NODE_FATAL, NODE_GROUPS, NODE_REFUSALS, NODE_RULES } from "./node-rules.ts";
-import { PROBES, type Profile } from "./profile.ts";
+import { NO_FAST_OPEN, PROBES, type Profile } from "./profile.ts";
 
 /** O_RDWR, O_CREAT, O_TRUNC, O_CLOEXEC: an output file of its own, always emptied. O_CREAT alone never reads another. */
 const SPOOL_FLAGS = 0x2 | 0x40 | 0x200 | 0x80000;
@@ -16,10 +16,25 @@ export const OWNER_PROFILE: Profile = {
     ...NODE_GROUPS,
     { why: "ring files of job output", calls: ["pread64", "pwrite64", "unlink", "unlinkat"] },
     { why: "the hypervisor's end, reaped", calls: ["wait4"] },
-    { why: "a golden's state file, handed to the hypervisor at its end", calls: ["sendmsg"] },
+    { why: "the end of what it says on a socket", calls: ["shutdown"] },
   ],
   rules: [
     ...NODE_RULES,
+    {
+      why: "F_GETFD, F_SETFD, F_GETFL, F_SETFL: a descriptor's own flags; Node puts back those of its standard streams",
+      call: "fcntl",
+      cases: [1, 2, 3, 4].map((equals) => [{ argument: 1, equals }]),
+    },
+    {
+      why: "a golden's state file, handed to its hypervisor at its end",
+      call: "sendmsg",
+      cases: [
+        [
+          { argument: 0, equals: "control socket" },
+          { argument: 2, ...NO_FAST_OPEN },
+        ],
+      ],
+    },
     {
       why: "ring files of job output: created or emptied, and in no other way",
       call: "openat",

@@ -1,12 +1,12 @@
 import { spawn } from "node:child_process";
-import { copyFileSync, existsSync, mkdtempSync, rmSync } from "node:fs";
+import { copyFileSync, existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { createServer, type Server, Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { native } from "@capsem/native";
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { addonPath, buildChild, type ChildOptions, runChild } from "./testing/child.ts";
-import { FORBIDDEN_NAMES, NATIVE_NAMES } from "./testing/child-acts.ts";
+import { CHILD_FILE_BYTES_MAX, FORBIDDEN_NAMES, NATIVE_NAMES } from "./testing/child-acts.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -163,6 +163,43 @@ sealed("a sealed owner writes output files in its own folder, nowhere else, and 
   // Landlock's word is EACCES, the filter's EPERM.
   expect(ends).toMatchObject({ spool: "", "spool elsewhere": "EACCES", "read a spool": "EPERM" });
   expect(existsSync(join(world.folder, "job.ring"))).toBe(false);
+});
+
+sealed("a sealed owner's files end at their limit, which a free one's do not", async () => {
+  const own = mkdtempSync(join(tmpdir(), "jail-own-"));
+  onTestFinished(() => rmSync(own, { recursive: true, force: true }));
+  const grow = async (when: "free" | "sealed") => {
+    const env = { SPOOL_FOLDER: own };
+    const { ends } = await run({ profile: "owner", when, acts: ["grow a file"], write: [own], env });
+    return [ends["grow a file"], statSync(join(own, "large.ring")).size];
+  };
+  expect(await grow("free")).toEqual(["", 1024 ** 4 + 1]);
+  expect(await grow("sealed")).toEqual(["EFBIG", CHILD_FILE_BYTES_MAX]);
+});
+
+sealed("a sealed owner hands a descriptor over the one socket that is named, and over no other", async () => {
+  const [ours, theirs] = native().socketPair("stream");
+  const send = async (env: Record<string, string>) => {
+    const options = { profile: "owner", when: "sealed", acts: ["hand over"], descriptors: [theirs] } as const;
+    return (await run({ ...options, env: { HANDED_FD: "3", ...env } })).ends["hand over"];
+  };
+  expect(await send({ CONTROL_SOCKET: "3" })).toBe("");
+  expect(
+    native()
+      .receiveDescriptors(ours, 1)
+      .fds.map((fd) => native().closeDescriptor(fd)),
+  ).toHaveLength(1);
+  expect(await send({ CONTROL_SOCKET: "5" })).toBe("EPERM");
+  expect(await send({})).toBe("EPERM");
+  for (const each of [ours, theirs]) native().closeDescriptor(each);
+});
+
+sealed("a process without a network namespace of its own says so, and is confined all the same", async () => {
+  const { ends } = await run({ profile: "owner", when: "sealed", acts: ["dial TCP"] });
+  expect(ends).toMatchObject({ missing: "", "dial TCP": "EPERM" });
+  expect(ends.notes).toContain("no network namespace");
+  const apart = await run({ profile: "owner", when: "sealed", acts: [], netNamespace: "require" });
+  expect(apart.ends).toMatchObject({ missing: "", notes: "" });
 });
 
 sealed("a sealed owner signals its hypervisor, and a sealed gateway nobody", async () => {

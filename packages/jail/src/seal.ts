@@ -1,18 +1,24 @@
+import { networkInterfaces } from "node:os";
 import { ignore, messageOf } from "@capsem/base";
 import type { Native } from "@capsem/native";
 import { assemble } from "./bpf.ts";
-import { compileAllowed, compileFatal } from "./compile.ts";
+import { compileAllowed, compileFatal, type Subjects } from "./compile.ts";
 import { jailFailure } from "./error.ts";
 import { isDenied, PROBE_OF, type ProbeGround } from "./probes.ts";
 import type { ProbeName, Profile } from "./profile.ts";
 import { isArch } from "./syscall-table.ts";
 
 export interface SealOptions {
-  readonly native: Pick<Native, "attempt" | "landlockAbi" | "setNoNewPrivileges" | "installFilter">;
+  readonly native: Pick<
+    Native,
+    "attempt" | "landlockAbi" | "setNoNewPrivileges" | "limitFileSize" | "installFilter"
+  >;
   readonly arch: string;
   readonly selfPid: number;
   /** Another process that lives: the parent. */
   readonly otherPid: number;
+  /** The largest file that this process writes. The hypervisor, which is started before, is not bound by it. */
+  readonly fileBytesMax: number;
   /** Go on with what could be had. Otherwise a missing part, or a probe that succeeds, is a Failure. */
   readonly allowUnconfined: boolean;
 }
@@ -21,7 +27,12 @@ export interface SealReport {
   /** Parts that are missing and probes that were not denied, in words for a user. Empty: confined. */
   readonly missing: readonly string[];
   readonly probes: readonly ProbeResult[];
+  /** Second walls that this machine does not offer; the process is confined without them. */
+  readonly notes: readonly string[];
 }
+
+/** What a seal names beside its own process. Nothing by default. */
+export type SealSubjects = Omit<Subjects, "selfPid">;
 
 /** `code` is what the act ended with, "" when it was done. */
 export interface ProbeResult {
@@ -35,7 +46,7 @@ export interface Seal {
    * denied. Whatever the process opens by path, starts or connects must be there before. Throws
    * `confinement_refused`, which names what is missing; the process may be half confined then, and must end. Once.
    */
-  close(hypervisorPid?: number): Promise<SealReport>;
+  close(subjects?: SealSubjects): Promise<SealReport>;
 }
 
 /** Readable for everyone on every Linux, and in no list of ours. */
@@ -47,16 +58,18 @@ const LANDLOCK_PROBES: readonly ProbeName[] = ["open a foreign file", "open a fo
 export function prepareSeal(profile: Profile, options: SealOptions): Seal {
   const ground = { native: options.native, foreignFile: FOREIGN_FILE, otherPid: options.otherPid };
   readAhead();
+  const notes = hasNetwork() ? [NETWORK_NOTE] : [];
   // On the way it starts the pool's threads: made later, a refused one would end the process.
   const opened = runProbes(LANDLOCK_PROBES, ground);
   ignore(opened);
   return {
-    async close(hypervisorPid) {
+    async close(subjects = {}) {
       const missing: string[] = [];
+      options.native.limitFileSize(options.fileBytesMax);
       if (!(await opened).every(({ code }) => isDenied(code))) {
         missing.push(landlockWords(options.native.landlockAbi()));
       }
-      const filterFault = install(profile, options, hypervisorPid);
+      const filterFault = install(profile, options, subjects);
       if (filterFault !== null) missing.push(filterFault);
       const probes = await runProbes(profile.probes, ground);
       // Without a filter every probe succeeds; that is said once.
@@ -68,7 +81,7 @@ export function prepareSeal(profile: Profile, options: SealOptions): Seal {
       if (filterFault === null && isArch(options.arch)) {
         options.native.installFilter(assemble(compileFatal(profile, options.arch)));
       }
-      return { missing, probes };
+      return { missing, probes, notes };
     },
   };
 }
@@ -86,12 +99,12 @@ export function refusal(name: string, missing: readonly string[]): Error {
 }
 
 /** Null when the filter stands. */
-function install(profile: Profile, options: SealOptions, hypervisorPid: number | undefined): string | null {
+function install(profile: Profile, options: SealOptions, subjects: SealSubjects): string | null {
   const { arch, native, selfPid } = options;
   if (!isArch(arch)) return `there is no seccomp profile for ${arch}`;
   try {
     native.setNoNewPrivileges();
-    native.installFilter(assemble(compileAllowed(profile, arch, { selfPid, hypervisorPid })));
+    native.installFilter(assemble(compileAllowed(profile, arch, { ...subjects, selfPid })));
     return null;
   } catch (thrown) {
     return `the kernel refuses a seccomp filter (${messageOf(thrown)})`;
@@ -101,6 +114,19 @@ function install(profile: Profile, options: SealOptions, hypervisorPid: number |
 /** What Node reads from a file at its first use and could not afterwards: the time zone. */
 function readAhead(): void {
   new Date(0).getTimezoneOffset();
+}
+
+const NETWORK_NOTE =
+  "the launcher could make no network namespace (`max_net_namespaces` or `max_user_namespaces` is 0, or a container forbids it): the filters alone keep the network away";
+
+/** In an empty namespace not even the loopback interface is up. */
+function hasNetwork(): boolean {
+  try {
+    return Object.keys(networkInterfaces()).length > 0;
+  } catch {
+    // Whoever may not ask has no way to it either.
+    return false;
+  }
 }
 
 async function runProbes(names: readonly ProbeName[], ground: ProbeGround): Promise<ProbeResult[]> {

@@ -4,15 +4,17 @@
 //   capsem-launch --parent PID [--uid N --gid N | --as-root-ok] [--read PATH]... [--exec PATH]... [--write PATH]...
 //     [--read-fd N]... [--write-fd N]... [--keep-fd N]... [--nofile N] [--fsize BYTES]
 //     [--landlock require|try|off] [--net-namespace require|try|off] [--capability setuid|setgid|kill]...
-//     [--env NAME=VALUE]... -- /ABSOLUTE/COMMAND ARGS...
+//     [--env NAME=VALUE]... [--filter HEX] -- /ABSOLUTE/COMMAND ARGS...
 //
 // The order matters: the parent's death is watched first and once more last, descriptors close before new ones
-// open, Landlock's paths open while there are still rights to open them, and everything ends before exec.
+// open, Landlock's paths open while there are still rights to open them, the filter stands last, just before exec.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
@@ -47,6 +49,9 @@ enum access { READ, EXEC, WRITE };
 #define GRANTS_MAX 256
 #define KEPT_MAX 64
 #define VARIABLES_MAX 16
+#define FILTER_MAX 1024
+// In a filter: equal to the command's own pid, which nobody knows before it runs. No pid is so large.
+#define FILTER_SELF 0x7fffffffU
 
 // A file or folder that the command may use: by path, or (path == NULL) by an inherited descriptor.
 struct grant {
@@ -69,6 +74,8 @@ struct options {
   uint32_t capabilities; // Bits of the first word: all that can be named are in it.
   char *variables[VARIABLES_MAX];
   size_t variables_count;
+  struct sock_filter filter[FILTER_MAX]; // A seccomp program, compiled by packages/jail.
+  unsigned short filter_count;
   char **command;
 };
 
@@ -114,6 +121,28 @@ static void add_variable(struct options *options, char *text) {
   options->variables[options->variables_count++] = text;
 }
 
+static uint8_t parse_hex_byte(const char *option, const char *text) {
+  uint8_t value = 0;
+  for (int i = 0; i < 2; i++) {
+    const char digit = text[i];
+    if (digit >= '0' && digit <= '9') value = (uint8_t)(value << 4 | (digit - '0'));
+    else if (digit >= 'a' && digit <= 'f') value = (uint8_t)(value << 4 | (digit - 'a' + 10));
+    else fail_because(STEP_USAGE, option, "not lower-case hexadecimal");
+  }
+  return value;
+}
+
+// The kernel's records in the machine's order, eight bytes each. The kernel checks what the program does.
+static void parse_filter(struct options *options, const char *option, const char *text) {
+  const size_t size = sizeof options->filter[0], length = strlen(text);
+  if (options->filter_count != 0) fail_because(STEP_USAGE, option, "more than one");
+  if (length == 0 || length % (size * 2) != 0 || length / (size * 2) > FILTER_MAX)
+    fail_because(STEP_USAGE, option, "not a whole number of instructions");
+  uint8_t *bytes = (uint8_t *)options->filter;
+  for (size_t i = 0; i < length / 2; i++) bytes[i] = parse_hex_byte(option, text + 2 * i);
+  options->filter_count = (unsigned short)(length / (size * 2));
+}
+
 static void add_grant(struct options *options, enum access access, const char *path, int fd) {
   if (options->grants_count == GRANTS_MAX) fail_because(STEP_USAGE, "grants", "too many");
   if (path != NULL && path[0] != '/') fail_because(STEP_USAGE, path, "not an absolute path");
@@ -150,6 +179,7 @@ static void parse_option(struct options *options, const char *name, char *value)
   else if (strcmp(name, "--net-namespace") == 0) options->net_namespace = parse_strictness(name, value);
   else if (strcmp(name, "--capability") == 0) options->capabilities |= parse_capability(name, value);
   else if (strcmp(name, "--env") == 0) add_variable(options, value);
+  else if (strcmp(name, "--filter") == 0) parse_filter(options, name, value);
   else fail_because(STEP_USAGE, name, "unknown option");
 }
 
@@ -368,6 +398,20 @@ static void drop_capabilities(uint32_t kept) {
   if (syscall(SYS_capset, &header, left) < 0) fail(STEP_CREDENTIALS, "capset");
 }
 
+// ---- Filter
+
+// Landlock says nothing of a Unix socket that is connected by its path, nor a network namespace. Needs no privilege,
+// only that no new ones can be gained.
+static void install_filter(struct options *options) {
+  if (options->filter_count == 0) return;
+  for (size_t i = 0; i < options->filter_count; i++) {
+    struct sock_filter *step = &options->filter[i];
+    if (step->code == (BPF_JMP | BPF_JEQ | BPF_K) && step->k == FILTER_SELF) step->k = (uint32_t)getpid();
+  }
+  const struct sock_fprog program = {options->filter_count, options->filter};
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0) fail(STEP_PRIVILEGES, "seccomp filter");
+}
+
 // ---- Environment
 
 static void keep_variable(const char *name, char *into, size_t size, char **environment) {
@@ -404,6 +448,7 @@ int main(int count, char **words) {
     while (environment[at] != NULL) at++;
     environment[at] = options.variables[i];
   }
+  install_filter(&options);
   execve(options.command[0], options.command, environment);
   fail(STEP_EXEC, options.command[0]);
 }

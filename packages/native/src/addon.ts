@@ -32,6 +32,7 @@ export interface Addon {
   setParentDeathSignal(signal: number): void;
   landlockAbi(): number;
   setNoNewPrivileges(): void;
+  limitFileSize(bytesMax: number): void;
   installFilter(program: Uint8Array): void;
   attempt(act: number): string;
 }

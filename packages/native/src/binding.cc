@@ -118,6 +118,7 @@ NAPI_MODULE_INIT() {
       {"setParentDeathSignal", setParentDeathSignal},
       {"landlockAbi", landlockAbi},
       {"setNoNewPrivileges", setNoNewPrivileges},
+      {"limitFileSize", limitFileSize},
       {"installFilter", installFilter},
       {"attempt", attempt},
   };

@@ -79,6 +79,7 @@ napi_value setParentDeathSignal(napi_env env, napi_callback_info info);
 // confinement.cc
 napi_value landlockAbi(napi_env env, napi_callback_info info);
 napi_value setNoNewPrivileges(napi_env env, napi_callback_info info);
+napi_value limitFileSize(napi_env env, napi_callback_info info);
 napi_value installFilter(napi_env env, napi_callback_info info);
 napi_value attempt(napi_env env, napi_callback_info info);
 

@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -64,6 +65,8 @@ int attemptOf(int32_t act) {
     return errorOf(connect(-1, nullptr, 0));
   case 13: // No such descriptor.
     return errorOf(bind(-1, nullptr, 0));
+  case 14: // No message. The descriptor is the gateway's pair, which the rest of the filter allows to send on.
+    return errorOf(syscall(SYS_sendmsg, 4, nullptr, MSG_FASTOPEN));
   default:
     return EINVAL;
   }
@@ -78,6 +81,17 @@ napi_value landlockAbi(napi_env env, napi_callback_info) {
 
 napi_value setNoNewPrivileges(napi_env env, napi_callback_info) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) return throwFault(env, {"prctl", errno});
+  return nullptr;
+}
+
+// Both limits, so that this process cannot lift it. Node ignores the signal that would come with the errno.
+napi_value limitFileSize(napi_env env, napi_callback_info info) {
+  Arguments arguments(env, info);
+  const int64_t bytes = arguments.int64(0);
+  if (!arguments.valid()) return nullptr;
+  if (bytes < 0) return throwFault(env, {"setrlimit", EINVAL});
+  const rlimit limit = {static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
+  if (setrlimit(RLIMIT_FSIZE, &limit) < 0) return throwFault(env, {"setrlimit", errno});
   return nullptr;
 }
 

@@ -1,7 +1,8 @@
 import { assert } from "@capsem/base";
 import type { Addon } from "./addon.ts";
+import { checkSize } from "./checks.ts";
 import { guarded } from "./error.ts";
-import { FILTER_INSTRUCTION_BYTES, FILTER_INSTRUCTIONS_MAX } from "./limits.ts";
+import { FILE_BYTES_MAX, FILTER_INSTRUCTION_BYTES, FILTER_INSTRUCTIONS_MAX } from "./limits.ts";
 import type { Native } from "./native.ts";
 
 /**
@@ -23,16 +24,21 @@ export const ACTS = [
   "socket_netlink",
   "connect",
   "bind",
+  "fast_open",
 ] as const;
 export type Act = (typeof ACTS)[number];
 
 export function confinement(
   addon: Addon,
-): Pick<Native, "landlockAbi" | "setNoNewPrivileges" | "installFilter" | "attempt"> {
+): Pick<Native, "landlockAbi" | "setNoNewPrivileges" | "limitFileSize" | "installFilter" | "attempt"> {
   return {
     landlockAbi: () => addon.landlockAbi(),
     setNoNewPrivileges() {
       guarded("give up new privileges", () => addon.setNoNewPrivileges());
+    },
+    limitFileSize(bytesMax) {
+      checkSize(bytesMax, FILE_BYTES_MAX);
+      guarded("limit the size of files", () => addon.limitFileSize(bytesMax));
     },
     installFilter(program) {
       assert(program instanceof Uint8Array, "a filter is bytes");

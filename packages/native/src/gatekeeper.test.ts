@@ -235,6 +235,8 @@ run(
     const keeper = await start();
     writeFileSync(join(keeper.folder, "gateway.token"), "secret");
     const held = () => readdirSync(`/proc/${keeper.child.pid}/fd`).length;
+    // It has closed what was its gateway's once it answers.
+    await keeper.ask("T");
     const before = held();
     const { answers } = await keeper.ask("flood");
     expect(answers).toBeGreaterThan(0);

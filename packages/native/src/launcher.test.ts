@@ -368,6 +368,14 @@ test("what cannot be parsed is a usage error before anything else happens", () =
     [...parent, "--uid", "5", "--gid", "5", "--capability", "kill", "--", "/bin/true"],
     [...parent, "--as-root-ok", "--env", "NAME", "--", "/bin/true"],
     [...parent, "--as-root-ok", "--env", "=value", "--", "/bin/true"],
+    [...parent, "--as-root-ok", "--filter", "", "--", "/bin/true"],
+    [...parent, "--as-root-ok", "--filter", "06000000000000", "--", "/bin/true"],
+    [...parent, "--as-root-ok", "--filter", "06000000 000000f", "--", "/bin/true"],
+    [...parent, "--as-root-ok", "--filter", "06".repeat(8 * 1025), "--", "/bin/true"],
+    [
+      ...[...parent, "--as-root-ok", "--filter", "060000000000ff7f", "--filter", "060000000000ff7f"],
+      ...["--", "/bin/true"],
+    ],
     [
       ...[...parent, "--as-root-ok", ...Array.from({ length: 17 }, () => ["--env", "A=b"]).flat()],
       ...["--", "/bin/true"],

@@ -27,10 +27,18 @@ export interface Launch {
   capabilities?: readonly Capability[];
   /** Beside PATH and LANG, which are the caller's own. */
   env?: Readonly<Record<string, string>>;
+  /**
+   * A seccomp program that stands before the command runs and in all that it starts. An equal-test against
+   * `LAUNCH_SELF` means the command's own pid.
+   */
+  filter?: Uint8Array;
 }
 
 /** setuid, setgid: to become another user. kill: to signal, and to be the death of, processes of other users. */
 export type Capability = "setuid" | "setgid" | "kill";
+
+/** Stands in a filter for the pid that the command will have; the launcher puts it in. No pid is so large. */
+export const LAUNCH_SELF = 0x7fffffff;
 
 /** Why the launcher ended before the command ran, by its exit code. The command's own codes are not among them. */
 export const LAUNCH_STEPS: Readonly<Record<number, string>> = {
@@ -76,6 +84,7 @@ export function launchWords(
       "--env",
       Object.entries(launch.env ?? {}).map(([name, value]) => `${name}=${value}`),
     ),
+    ...each("--filter", launch.filter === undefined ? [] : [Buffer.from(launch.filter).toString("hex")]),
   ];
   return { file: launcherPath, args: [...options, "--", launch.command, ...launch.args] };
 }

@@ -16,6 +16,9 @@ export const MEMFD_NAME_BYTES_MAX = 249;
 /** A memfd holds at most the memory of one VM; 64 GiB is far above the largest. */
 export const MEMFD_BYTES_MAX = 64 * 1024 ** 3;
 
+/** No process of ours that limits the size of its files writes one as large as a VM's memory. */
+export const FILE_BYTES_MAX = 64 * 1024 ** 3;
+
 /** The kernel's own bound on a seccomp program (BPF_MAXINSNS), each instruction eight bytes. */
 export const FILTER_INSTRUCTIONS_MAX = 4096;
 export const FILTER_INSTRUCTION_BYTES = 8;

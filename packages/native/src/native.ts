@@ -61,6 +61,8 @@ export interface Native {
   landlockAbi(): number;
   /** No program that this process starts gains a right by being started. Cannot be taken back. */
   setNoNewPrivileges(): void;
+  /** No regular file grows beyond this by a write of ours: EFBIG. Can only be lowered again; children inherit it. */
+  limitFileSize(bytesMax: number): void;
   /** Adds a seccomp program to every thread, for good. Kernel records, eight bytes each; see packages/jail. */
   installFilter(program: Uint8Array): void;
   /** Tries what a filter should deny, harmlessly. The errno's name; "EPERM" is the filter's word, "" success. */

@@ -8,6 +8,7 @@ import {
   readSync,
   truncateSync,
 } from "node:fs";
+import { hypervisorFilter } from "@capsem/jail";
 import { builtPath } from "@capsem/native";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type HypervisorOptions, inheritedDescriptors, reopenedDescriptors } from "./hypervisor.ts";
@@ -20,14 +21,16 @@ const OTHER_USER = 200_001;
 
 type Launch = Pick<HypervisorOptions, "launcher" | "launcherArguments">;
 
-/** The launcher as an owner uses it: another user, no path but the libraries' and QEMU's own. */
+/** The launcher as an owner uses it: another user, no path but the libraries' and QEMU's own, no new socket. */
 function confined(options: Parameters<typeof inheritedDescriptors>[0]): Launch {
+  const filter = hypervisorFilter(process.arch);
   const words = [
     ...["--parent", `${process.pid}`, "--uid", `${OTHER_USER}`, "--gid", `${OTHER_USER}`],
     ...["/usr", "/lib", "/lib64"].flatMap((path) => ["--exec", path]),
     ...["/usr", "/etc/ld.so.cache"].flatMap((path) => ["--read", path]),
     ...reopenedDescriptors(options).read.flatMap((number) => ["--read-fd", `${number}`]),
     ...inheritedDescriptors(options).flatMap((number) => ["--keep-fd", `${number}`]),
+    ...(filter === null ? [] : ["--filter", Buffer.from(filter).toString("hex")]),
   ];
   return { launcher: builtPath("capsem-launch"), launcherArguments: [...words, "--"] };
 }

@@ -78,8 +78,13 @@ export class Qmp {
   ): Promise<unknown> {
     // Bytes still in the stream's queue would be overtaken.
     assert(this.#stream.writableLength === 0, "QMP is busy");
-    const socketFd = socketNumberOf(this.#stream);
+    const { socketFd } = this;
     return this.#ask(command, parameters, QMP_CALL_TIMEOUT_MS, (bytes) => send(socketFd, bytes));
+  }
+
+  /** The number of the stream's descriptor, for as long as it is open. */
+  get socketFd(): number {
+    return socketNumberOf(this.#stream);
   }
 
   /** Calls `listener` for each such event until the returned function is called. */

@@ -18,6 +18,9 @@ import { Worker } from "node:worker_threads";
 import { deflate } from "node:zlib";
 import { ACTS as NATIVE_ACTS, native } from "@capsem/native";
 
+/** What a sealed child may write into one file. */
+export const CHILD_FILE_BYTES_MAX = 64 * 1024;
+
 /** Ends by returning (done), by an error's code, or by the text that it returns. */
 type ChildAct = () => unknown | Promise<string | undefined>;
 
@@ -108,7 +111,19 @@ const NEEDED: Readonly<Record<string, ChildAct>> = {
     unlinkSync(path);
     return back.toString() === "kept" ? undefined : back.toString();
   },
+  "grow a file": () => {
+    const path = join(process.env.SPOOL_FOLDER ?? "", "large.ring");
+    const fd = openSync(path, "w+", 0o600);
+    try {
+      writeSync(fd, "x", CHILD_FILE_BYTES_MAX - 1);
+      // One byte, a terabyte on: a file that is nearly all hole.
+      writeSync(fd, "x", 1024 ** 4);
+    } finally {
+      closeSync(fd);
+    }
+  },
   "spool elsewhere": () => closeSync(openSync(join(process.env.OTHER_FOLDER ?? "", "job.ring"), "w+", 0o600)),
+  "hand over": () => native().sendDescriptors(Number(process.env.HANDED_FD), Buffer.from("x"), [0]),
   "read a spool": () => closeSync(openSync(join(process.env.SPOOL_FOLDER ?? "", "job.ring"), "r")),
   "signal hypervisor": () => void process.kill(Number(process.env.HYPERVISOR_PID), 0),
   "signal itself": () => void process.kill(process.pid, 0),

@@ -1,5 +1,5 @@
 import { type StdioOptions, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { builtPath, type Launch, launchWords } from "@capsem/native";
@@ -21,6 +21,7 @@ export interface ChildOptions {
   readonly descriptors?: readonly number[];
   /** Off: started without Landlock, by whatever mistake. */
   readonly landlock?: "require" | "off";
+  readonly netNamespace?: "require" | "off";
 }
 
 export interface ChildEnd {
@@ -66,10 +67,23 @@ function childLaunch(bundle: string, options: ChildOptions): Launch {
     grants: { ...grants, write: [...grants.write, ...(options.write ?? [])] },
     keepFds: (options.descriptors ?? []).map((_, index) => index + 3),
     landlock: options.landlock ?? "require",
-    netNamespace: "off",
+    netNamespace: options.netNamespace ?? "off",
     env: { ...NODE_ENVIRONMENT, ...options.env },
     ...(isRoot ? { asRoot: true, capabilities: ["kill"] as const } : {}),
   };
+}
+
+/** For the child's output and for its errors, opened as its log is. `take` closes and reads. */
+function logs() {
+  return ["output", "errors"].map((name) => {
+    const path = join(mkdtempSync(join(folder ?? tmpdir(), "log-")), name);
+    const fd = openSync(path, "a");
+    const take = () => {
+      closeSync(fd);
+      return readFileSync(path, "utf8");
+    };
+    return { fd, take };
+  });
 }
 
 /** Runs a child to its end. `free` ones start without a launcher, as anything else on this machine does. */
@@ -79,7 +93,13 @@ export async function runChild(bundle: string, options: ChildOptions): Promise<C
     options.when === "free"
       ? { file: launch.command, args: [...launch.args] }
       : launchWords(launch, builtPath("capsem-launch"));
-  const stdio: StdioOptions = ["ignore", "pipe", "pipe", ...(options.descriptors ?? [])];
+  // As in life: an owner says its words into pipes, a gateway into a log.
+  const output = options.profile === "gateway" ? logs() : null;
+  const stdio: StdioOptions = [
+    "ignore",
+    ...(output?.map(({ fd }) => fd) ?? ["pipe" as const, "pipe" as const]),
+    ...(options.descriptors ?? []),
+  ];
   const child = spawn(words.file, words.args, { stdio, env: { ...options.env }, timeout: 60_000 });
   let said = "";
   let errors = "";
@@ -92,6 +112,7 @@ export async function runChild(bundle: string, options: ChildOptions): Promise<C
   const [code, signal] = await new Promise<[number | null, string | null]>((done) =>
     child.once("close", (...end) => done(end)),
   );
+  if (output !== null) [said = "", errors = ""] = output.map(({ take }) => take());
   const line = said.split("\n").find((text) => text.startsWith("{")) ?? "{}";
   return { code, signal, errors, ends: JSON.parse(line) };
 }

@@ -56,6 +56,7 @@ async function main(): Promise<void> {
     arch: process.arch,
     selfPid: process.pid,
     otherPid: process.ppid,
+    fileBytesMax: 1024 * 1024,
     allowUnconfined: false,
   });
   await gatekeeper.ready();

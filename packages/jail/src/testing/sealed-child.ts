@@ -3,11 +3,12 @@
  * WHEN is `free` (never sealed), `sealed`, or `tried` (sealed, what is missing is only reported). Prints one JSON
  * object: each act's name to how it ended, "" when it was done. Started by tests alone.
  */
+import { writeSync } from "node:fs";
 import { native } from "@capsem/native";
 import { GATEWAY_PROFILE } from "../profile-gateway.ts";
 import { OWNER_PROFILE } from "../profile-owner.ts";
 import { prepareSeal } from "../seal.ts";
-import { ACTS } from "./child-acts.ts";
+import { ACTS, CHILD_FILE_BYTES_MAX } from "./child-acts.ts";
 
 const [profileName = "", when = "", ...acts] = process.argv.slice(2);
 
@@ -15,14 +16,19 @@ async function main(): Promise<void> {
   const profile = profileName === "gateway" ? GATEWAY_PROFILE : OWNER_PROFILE;
   const ends: Record<string, string> = {};
   if (when !== "free") {
-    const pid = process.env.HYPERVISOR_PID;
+    const { HYPERVISOR_PID: pid, CONTROL_SOCKET: controlSocket } = process.env;
     const report = await prepareSeal(profile, {
       native: native(),
       arch: process.arch,
       selfPid: process.pid,
       otherPid: process.ppid,
+      fileBytesMax: CHILD_FILE_BYTES_MAX,
       allowUnconfined: when === "tried",
-    }).close(pid === undefined ? undefined : Number(pid));
+    }).close({
+      ...(pid === undefined ? {} : { hypervisorPid: Number(pid) }),
+      ...(controlSocket === undefined ? {} : { controlSocket: Number(controlSocket) }),
+    });
+    ends.notes = report.notes.join("; ");
     ends.missing = report.missing.join("; ");
   }
   for (const name of acts) {
@@ -34,7 +40,8 @@ async function main(): Promise<void> {
       ends[name] = wordOf(thrown);
     }
   }
-  process.stdout.write(`${JSON.stringify(ends)}\n`, () => process.exit(0));
+  say(ends);
+  process.exit(0);
 }
 
 /** The code of Node's errors, the kind of ours. */
@@ -43,9 +50,12 @@ function wordOf(thrown: unknown): string {
   return thrown instanceof Error && "kind" in thrown ? String(thrown.kind) : String(thrown);
 }
 
+/** Not by a stream, whose bytes an exit could lose. */
+function say(ends: Readonly<Record<string, string>>): void {
+  writeSync(1, `${JSON.stringify(ends)}\n`);
+}
+
 main().catch((thrown: unknown) => {
-  process.stdout.write(
-    `${JSON.stringify({ failed: thrown instanceof Error ? thrown.message : String(thrown) })}\n`,
-    () => process.exit(1),
-  );
+  say({ failed: thrown instanceof Error ? thrown.message : String(thrown) });
+  process.exit(1);
 });

@@ -1,0 +1,134 @@
+import { createSocket } from "node:dgram";
+import { once } from "node:events";
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:net";
+import { join } from "node:path";
+import { native } from "@capsem/native";
+import { expect, onTestFinished, test } from "vitest";
+import { hypervisorFilter } from "./hypervisor-filter.ts";
+import { GATEWAY_PROFILE } from "./profile-gateway.ts";
+import { OWNER_PROFILE } from "./profile-owner.ts";
+import { buildAttacker, loosened } from "./testing/attacker.ts";
+
+const usable = process.platform === "linux" && native().landlockAbi() > 0;
+if (!usable) console.log("skipped: attacks in the kernel's own words, because this kernel has no Landlock");
+const attacked = test.skipIf(!usable);
+const attacker = usable ? buildAttacker() : null;
+const { folder = "", under, launched } = attacker ?? ({} as never);
+
+/** How many connections came, and where to. */
+async function listening(where: { path: string } | { host: string; port: number }) {
+  let count = 0;
+  const server: Server = createServer((socket) => {
+    count += 1;
+    socket.on("error", () => socket.destroy());
+    socket.end();
+  });
+  server.listen(where);
+  await once(server, "listening");
+  onTestFinished(() => void server.close());
+  const address = server.address();
+  return { port: typeof address === "object" ? String(address?.port) : "", count: () => count };
+}
+
+attacked(
+  "a gateway cannot dial by its listener, which it could by shutting it down and sending",
+  async () => {
+    const { port, count } = await listening({ host: "127.0.0.1", port: 0 });
+    const dial = (profile = GATEWAY_PROFILE) => under(profile, ["dial by listener"], { TCP_PORT: port });
+    expect(await dial(loosened(GATEWAY_PROFILE, ["shutdown", "sendmsg"]))).toEqual({
+      "dial by listener": "done",
+    });
+    await expect.poll(count).toBe(1);
+    // Either gate alone stands, too.
+    expect(await dial(loosened(GATEWAY_PROFILE, ["shutdown"]))).toEqual({ "dial by listener": "EPERM" });
+    expect(await dial(loosened(GATEWAY_PROFILE, ["sendmsg"]))).toEqual({ "dial by listener": "EPERM" });
+    expect(await dial()).toEqual({ "dial by listener": "EPERM" });
+    expect(count()).toBe(1);
+  },
+);
+
+attacked("an owner cannot dial by sending either", async () => {
+  const { port } = await listening({ host: "127.0.0.1", port: 0 });
+  const dial = (profile = OWNER_PROFILE) => under(profile, ["dial by listener"], { TCP_PORT: port });
+  expect(await dial(loosened(OWNER_PROFILE, ["sendmsg"]))).toEqual({ "dial by listener": "done" });
+  expect(await dial()).toEqual({ "dial by listener": "EPERM" });
+});
+
+attacked("a gateway cannot write over its log, which it could once it appends no more", async () => {
+  const log = join(folder, "log");
+  const overwrite = async (profile = GATEWAY_PROFILE) => {
+    writeFileSync(log, "history\n");
+    const ends = await under(profile, ["overwrite log", "append log"], { LOG: log });
+    return { ends, text: readFileSync(log, "utf8") };
+  };
+  expect(await overwrite(loosened(GATEWAY_PROFILE, ["fcntl"]))).toEqual({
+    ends: { "overwrite log": "done", "append log": "done" },
+    text: "forgedmore\n",
+  });
+  expect(await overwrite()).toEqual({
+    ends: { "overwrite log": "EPERM", "append log": "done" },
+    text: "history\nmore\n",
+  });
+});
+
+attacked.each([OWNER_PROFILE, GATEWAY_PROFILE])(
+  "a sealed $name reads its limits and changes none",
+  async (profile) => {
+    const acts = ["read limits", "change limits"];
+    expect(await under(loosened(profile, ["prlimit64"]), acts)).toEqual({
+      "read limits": "done",
+      "change limits": "done",
+    });
+    expect(await under(profile, acts)).toEqual({ "read limits": "done", "change limits": "EPERM" });
+  },
+);
+
+attacked(
+  "a hypervisor dials no Unix socket by its path and sends no datagram, also without a network namespace",
+  async () => {
+    const path = join(folder, "service.sock");
+    const { count } = await listening({ path });
+    chmodSync(path, 0o600);
+    const udp = createSocket("udp4");
+    let datagrams = 0;
+    udp.on("message", () => {
+      datagrams += 1;
+    });
+    udp.bind(0, "127.0.0.1");
+    await once(udp, "listening");
+    onTestFinished(() => void udp.close());
+    const env = { UNIX_SOCKET: path, UDP_PORT: String(udp.address().port) };
+    const acts = ["dial by path", "datagram"];
+    const filter = hypervisorFilter(process.arch) ?? new Uint8Array();
+    // Landlock in force, and a machine without network namespaces; then one that has them.
+    expect(await launched({ netNamespace: "off" }, acts, env)).toEqual({
+      "dial by path": "done",
+      datagram: "done",
+    });
+    await expect.poll(() => [count(), datagrams]).toEqual([1, 1]);
+    expect(await launched({ netNamespace: "try" }, ["dial by path"], env)).toEqual({
+      "dial by path": "done",
+    });
+    await expect.poll(count).toBe(2);
+    expect(await launched({ netNamespace: "off", filter }, acts, env)).toEqual({
+      "dial by path": "EPERM",
+      datagram: "EPERM",
+    });
+    expect([count(), datagrams]).toEqual([2, 1]);
+  },
+);
+
+attacked("a hypervisor signals its own threads alone, and stays bound to its parent's life", async () => {
+  const mine = ["signal own thread"];
+  const others = ["signal parent", "signal thread of parent", "survive parent"];
+  // Without Landlock, whose newer versions forbid signals too.
+  const free = await launched({ landlock: "off" }, [...mine, ...others]);
+  expect(free).toEqual(Object.fromEntries([...mine, ...others].map((act) => [act, "done"])));
+  const filter = hypervisorFilter(process.arch) ?? new Uint8Array();
+  const bound = await launched({ landlock: "off", filter }, [...mine, ...others]);
+  expect(bound).toEqual({
+    "signal own thread": "done",
+    ...Object.fromEntries(others.map((act) => [act, "EPERM"])),
+  });
+});
