@@ -1,4 +1,5 @@
-// Builds the package as it is published: `node packages/sdk/build.mjs [FOLDER]`, then `npm pack FOLDER`.
+// Builds the package as it is published, in dist/pack/sdk or in the folder that is named, and beside it the file that
+// `npm install` takes anywhere; prints that file.
 import { execFile } from "node:child_process";
 import {
   copyFileSync,
@@ -43,6 +44,15 @@ export async function buildSdk(out) {
   };
   writeFileSync(join(out, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
   copyFileSync(join(here, "README.md"), join(out, "README.md"));
+}
+
+async function packSdk(out) {
+  await buildSdk(out);
+  const folder = dirname(out);
+  // No script of the package runs, and nothing is asked of a registry.
+  const args = ["pack", "--silent", "--ignore-scripts", "--offline", "--pack-destination", folder, out];
+  const { stdout } = await promisify(execFile)("npm", args);
+  return join(folder, stdout.trim());
 }
 
 async function routeRows() {
@@ -138,4 +148,4 @@ function nameFrom(file, types, name, entry) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url))
-  await buildSdk(resolve(process.argv[2] ?? join(root, "dist", "sdk")));
+  console.log(await packSdk(resolve(process.argv[2] ?? join(root, "dist", "pack", "sdk"))));

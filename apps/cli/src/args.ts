@@ -40,10 +40,11 @@ export class Args {
     const value = /^[0-9]+(\.[0-9]+)?$/.test(text) ? Number(text) : Number.NaN;
     const fits = value >= min && value <= max && (step === undefined || value % step === 0);
     if (!fits) {
-      const steps = step === undefined ? "" : step === 1 ? ", whole" : `, in steps of ${step},`;
+      const kind = step === 1 ? "a whole number" : "a number";
+      const steps = step === undefined || step === 1 ? "" : `, in steps of ${step},`;
       const of = unit === undefined ? "" : ` of ${unit}`;
       const range = Number.isFinite(max) ? `from ${min} to ${max}` : `from ${min}`;
-      const what = `a number${of} ${range}${steps}`;
+      const what = `${kind}${of} ${range}${steps}`;
       throw usageError(`Cannot use --${name} ${JSON.stringify(text)}: ${what} is needed`);
     }
     return value;

@@ -3,6 +3,7 @@ import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { HOST_LOG_SOURCES } from "@capsem/api";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { CLIENT_NAMES } from "./command/mcp-clients.ts";
 import { COMMANDS } from "./command-table.ts";
 import { firstWords, typedNames, valuedOptions, wordRows } from "./completion/word-table.ts";
 import { findProgram } from "./doctor/program.ts";
@@ -79,6 +80,11 @@ const CASES: { typed: string[]; offers: string[] }[] = [
   { typed: ["logs", "dev", "--source", ""], offers: ["console", "guest", "owner"] },
   { typed: ["host-logs", ""], offers: ["gateway", "owner", "service"] },
   { typed: ["completions", "f"], offers: ["fish"] },
+  { typed: ["mcp", "install", ""], offers: ["claude", "codex", "gemini"] },
+  { typed: ["mcp", "uninstall", "co"], offers: ["codex"] },
+  { typed: ["mcp", "install", "claude", "--scope", "l"], offers: ["local"] },
+  { typed: ["help", "ga"], offers: ["gateway"] },
+  { typed: ["help", "gateway", "st"], offers: ["start", "status", "stop"] },
 ];
 
 for (const [shell, complete] of SHELLS) {
@@ -125,4 +131,7 @@ test("the table that the scripts are made of has every command, and no option is
   expect(firstWords(rows)).toEqual([...new Set(firstWords(rows))]);
   const sources = COMMANDS.find(({ name }) => name === "host-logs")?.choices?.SOURCE;
   expect(sources).toEqual(HOST_LOG_SOURCES);
+  for (const name of ["mcp install", "mcp uninstall"]) {
+    expect(COMMANDS.find((command) => command.name === name)?.choices?.CLIENT).toEqual(CLIENT_NAMES);
+  }
 });

@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -69,6 +69,31 @@ test("a second start finds the first, another port is refused, a free one is tak
   expect((await cli.run(["gateway", "status"])).code).toBe(0);
 });
 
+test("a port that was chosen is taken again, and a free one is for once", async () => {
+  const { port } = await started();
+  await cli.run(["gateway", "stop"]);
+  expect((await cli.run([...START, "--port", String(port)])).code).toBe(0);
+  await cli.run(["gateway", "stop"]);
+  await started();
+  await cli.run(["gateway", "stop"]);
+  const again = await cli.run([...START, "--json"]);
+  expect(JSON.parse(again.stdout)).toMatchObject({ port, service: true });
+});
+
+test("status says when the service behind it is away", async () => {
+  await started();
+  await cli.run(["service", "stop"]);
+  const ran = await cli.run(["gateway", "status"]);
+  expect(ran).toMatchObject({
+    ...{ code: 0, stdout: expect.stringMatching(/\nservice {3}away; capsem service start starts it\n$/) },
+  });
+  expect(JSON.parse((await cli.run(["gateway", "status", "--json"])).stdout)).toMatchObject({
+    service: false,
+  });
+  await cli.run(["service", "start"]);
+  expect((await cli.run(["gateway", "status"])).stdout).not.toContain("away");
+});
+
 test("a port that is taken is told with what to do", async () => {
   const taken = createServer();
   const port = await new Promise<number>((resolve) => {
@@ -108,7 +133,7 @@ test("stop ends it and leaves the service; a stranger with its number gets no si
   expect((await cli.run(["gateway", "stop"])).stdout).toBe(`stopped, pid ${pid}\n`);
   expect((await cli.run(["gateway", "stop"])).stdout).toBe("not running\n");
   expect((await cli.run(["service", "status"])).code).toBe(0);
-  const stranger = cli.start(["cp", "-", "nope:x"]);
+  const stranger = spawn("sleep", ["600"]);
   const end = endOf(stranger);
   const file = join(cli.home, "run/gateway.pid");
   writeFileSync(file, `${stranger.pid}\n`);

@@ -116,6 +116,37 @@ describe("capsem mcp install", () => {
     expect(readdirSync(home).sort()).toEqual([".capsem", "project"]);
   });
 
+  it("takes the port that was chosen where no gateway runs", async () => {
+    writeFileSync(join(home, ".capsem/gateway-port"), "19333\n");
+    expect(JSON.parse((await run("install --print")).stdout)).toEqual({
+      mcpServers: { capsem: entry(19_333) },
+    });
+    writeFileSync(join(home, ".capsem/run/gateway.port"), "4321\n");
+    expect(JSON.parse((await run("install --print")).stdout)).toEqual({
+      mcpServers: { capsem: entry(4321) },
+    });
+  });
+
+  it("says that a token file is not there, and only of its own that the gateway makes it", async () => {
+    const none = join(home, "nonexist");
+    expect((await run(`install claude --token-file ${none}`)).stderr).toBe(
+      `capsem: the token file ${JSON.stringify(none)} is not there\n`,
+    );
+    rmSync(join(home, ".capsem/run/gateway.token"));
+    const own = join(home, ".capsem/run/gateway.token");
+    expect((await run(`install claude --token-file ${own}`)).stderr).toContain(
+      "capsem gateway start makes it",
+    );
+  });
+
+  it("names the clients that it knows where it takes capsem out", async () => {
+    const known = "the known clients are claude, codex, gemini";
+    expect(await run("uninstall foo")).toMatchObject({
+      ...{ code: 2, stderr: `capsem: Cannot take capsem out of "foo": ${known}\n` },
+    });
+    expect((await run("uninstall cluade")).stderr).toContain("did you mean claude?");
+  });
+
   it("refuses a broken file and leaves it as it is", async () => {
     for (const [client, path, text] of [
       ["claude", ".claude.json", '{"a": 1,\n'],

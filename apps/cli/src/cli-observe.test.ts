@@ -64,7 +64,8 @@ test("stats, triage, panics and host logs have a table for people and the answer
   expect(await said("host-logs", "owner", "--grep", "ready")).toBe("owner is ready\n");
   expect(await cli.run(["triage", "--vm", "dev"])).toMatchObject({
     stdout: "",
-    stderr: "capsem: nothing went wrong\n",
+    stderr:
+      "capsem: nothing went wrong\ncapsem: failed VMs, errors and slow calls are those since the service started\n",
   });
 });
 
@@ -72,7 +73,7 @@ test("what they cannot take is told before the service is asked", async () => {
   const cases: [string[], RegExp][] = [
     [["host-logs", "proxy"], /it is one of service, gateway, owner\n$/],
     [["panics", "--since", "yesterday"], /a span such as 30s/],
-    [["triage", "--limit", "0"], /a number from 1 to 100/],
+    [["triage", "--limit", "0"], /a whole number from 1 to 100/],
     [["host-logs"], /usage is capsem host-logs SOURCE/],
   ];
   for (const [args, text] of cases)

@@ -95,3 +95,28 @@ function hasProgram(name: string): boolean {
     return false;
   }
 }
+
+test.skipIf(!hasScript)(
+  "purge --all asks on a terminal before it deletes kept VMs, unless told --yes",
+  async () => {
+    const list = async () => (await cli.run(["list", "--names"])).stdout;
+    await cli.run(["create", "--name", "precious"]);
+    const refused = onTerminal("purge --all");
+    await said(refused.child, "stdout", "precious? [y/N]");
+    refused.child.stdin?.write("\n");
+    expect((await refused.end).stdout).toMatch(/nothing was deleted\s+code 1/);
+    expect(await list()).toContain("precious");
+    const agreed = onTerminal("purge --all");
+    await said(agreed.child, "stdout", "precious? [y/N]");
+    agreed.child.stdin?.write("y\n");
+    expect((await agreed.end).stdout).toContain("code 0");
+    expect(await list()).not.toContain("precious");
+    await cli.run(["create", "--name", "precious"]);
+    expect((await onTerminal("purge --all --yes").end).stdout).not.toContain("[y/N]");
+    expect(await list()).not.toContain("precious");
+    // Where nobody could answer it goes on as scripts expect.
+    await cli.run(["create", "--name", "precious"]);
+    expect((await cli.run(["purge", "--all"])).code).toBe(0);
+    expect(await list()).not.toContain("precious");
+  },
+);

@@ -27,6 +27,16 @@ const INCOMPLETE =
   "What --copy-back cannot bring home is listed; that is exit code 125 only where the command's own is 0";
 const FORMS = "COMMAND is one string for bash, or words after --";
 
+/** The names of `CLIENT_NAMES`, which a test compares: their table would cost every command its loading. */
+const MCP_CLIENTS = ["claude", "codex", "gemini"] as const;
+
+const SCOPE_OPTION: Option = {
+  name: "scope",
+  value: "NAME",
+  choices: ["user", "project", "local"],
+  summary: "user (default), project, or for claude local",
+};
+
 export const COMMANDS: readonly Command[] = [
   {
     name: "run",
@@ -239,12 +249,13 @@ export const COMMANDS: readonly Command[] = [
     summary:
       "Give an AI agent Capsem's tools: write capsem-mcp into its configuration. CLIENT is claude, codex or gemini. The token stays in its file",
     options: [
-      { name: "scope", value: "NAME", summary: "user (default), project, or for claude local" },
+      SCOPE_OPTION,
       { name: "gateway-url", value: "URL", summary: "The gateway (default: this machine's)" },
       { name: "token-file", value: "PATH", summary: "The file with its token (default: this gateway's)" },
       { name: "print", summary: "Print it for any client and write nothing" },
     ],
     words: [0, 1],
+    choices: { CLIENT: MCP_CLIENTS },
     exits: "capsem",
     examples: ["capsem mcp install claude", "capsem mcp install codex --print"],
     load: async () => (await import("./command/mcp.ts")).install,
@@ -253,8 +264,9 @@ export const COMMANDS: readonly Command[] = [
     name: "mcp uninstall",
     usage: "mcp uninstall CLIENT [--scope NAME]",
     summary: "Take capsem-mcp out of a client's configuration",
-    options: [{ name: "scope", value: "NAME", summary: "user (default), project, or for claude local" }],
+    options: [SCOPE_OPTION],
     words: [1, 1],
+    choices: { CLIENT: MCP_CLIENTS },
     exits: "capsem",
     examples: ["capsem mcp uninstall claude"],
     load: async () => (await import("./command/mcp.ts")).uninstall,
@@ -305,8 +317,17 @@ function lifecycle(): Command[] {
       load: async () => (await load()).remove,
     },
     {
-      ...of("purge", "purge [--all]", "Delete all temporary and failed VMs", ["capsem purge"], [0, 0]),
-      options: [{ name: "all", summary: "Kept VMs too" }],
+      ...of(
+        "purge",
+        "purge [--all] [--yes]",
+        "Delete all temporary and failed VMs",
+        ["capsem purge", "capsem purge --all --yes"],
+        [0, 0],
+      ),
+      options: [
+        { name: "all", summary: "Kept VMs too; asked first on a terminal" },
+        { name: "yes", short: "y", summary: "Do not ask" },
+      ],
       load: async () => (await load()).purge,
     },
   ];

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { request } from "node:http";
 import { join } from "node:path";
+import { runningPort } from "./gateway-port.ts";
 import { GATEWAY_PROBE_MS } from "./limits.ts";
 import type { Powers } from "./powers.ts";
 import { findRun } from "./run-pid.ts";
@@ -12,6 +13,8 @@ export interface GatewayState {
   readonly port: number | null;
   readonly url: string | null;
   readonly answers: boolean;
+  /** The service behind it answers too. */
+  readonly hasService: boolean;
   /** Its process is the gatekeeper, behind which the gateway is confined. */
   readonly isConfined: boolean;
 }
@@ -24,19 +27,15 @@ export function tokenFileOf(home: string): string {
 export async function findGateway(powers: Pick<Powers, "home" | "now">): Promise<GatewayState | null> {
   const found = findRun(powers, "gateway");
   if (found === null) return null;
-  const port = portOf(powers.home);
-  const isAnswering = port !== null && (await answers(port));
+  const port = runningPort(powers);
+  const answer = port === null ? null : await healthOf(port);
   const isConfined = readText(`/proc/${found.pid}/comm`).startsWith("capsem-gatekee");
-  return { pid: found.pid, port, url: urlOf(port), answers: isAnswering, isConfined };
+  const hasService = answer !== null && answer < 500;
+  return { pid: found.pid, port, url: urlOf(port), answers: answer !== null, hasService, isConfined };
 }
 
 export function urlOf(port: number | null): string | null {
   return port === null ? null : `http://127.0.0.1:${port}`;
-}
-
-function portOf(home: string): number | null {
-  const port = Number(readText(join(home, "run", "gateway.port")).trim());
-  return Number.isInteger(port) && port > 0 && port <= 65_535 ? port : null;
 }
 
 /** Empty when it is not there: not written yet, or removed as it ended. */
@@ -48,18 +47,18 @@ function readText(path: string): string {
   }
 }
 
-/** Any answer to its open route counts: a service that is away is told by the gateway itself. */
-function answers(port: number): Promise<boolean> {
+/** The status of its open route, which it asks of the service; null when it does not answer itself. */
+function healthOf(port: number): Promise<number | null> {
   return new Promise((resolve) => {
     const asking = request(
       { host: "127.0.0.1", port, path: "/health", agent: false, timeout: GATEWAY_PROBE_MS },
       (response) => {
         response.resume();
-        resolve(true);
+        resolve(response.statusCode ?? 0);
       },
     );
     asking.on("timeout", () => asking.destroy(new Error("late")));
-    asking.on("error", () => resolve(false));
+    asking.on("error", () => resolve(null));
     asking.end();
   });
 }

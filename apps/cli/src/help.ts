@@ -12,6 +12,24 @@ export function helpOf(topic: string | null): string {
   return command === undefined ? group(topic) : details(command);
 }
 
+/** Of the commands that `helpOf` tells of. */
+export function helpJson(topic: string | null): { commands: object[] } {
+  const commands = COMMANDS.filter(
+    ({ name }) => topic === null || name === topic || (!isCommand(topic) && name.startsWith(`${topic} `)),
+  );
+  return {
+    commands: commands.map(({ name, aliases = [], usage, summary, options = [], examples, ...more }) => ({
+      ...{ name, aliases, usage: usage.split(" | ").map((each) => `capsem ${each}`), summary, examples },
+      options: optionsOf({ options, ...more }),
+      exit_codes: EXIT_CODES[more.exits],
+    })),
+  };
+}
+
+function isCommand(topic: string): boolean {
+  return COMMANDS.some(({ name }) => name === topic);
+}
+
 function overview(commands: readonly Command[]): string {
   const rows = commands.map((command): [string, string] => [
     namesOf(command),
@@ -40,9 +58,7 @@ function details(command: Command): string {
   const usages = command.usage
     .split(" | ")
     .map((usage, at) => `${at === 0 ? "Usage: " : "       "}capsem ${usage}`);
-  const options = [...(command.options ?? []), ...COMMON_OPTIONS].filter(
-    (option) => option.name !== "json" || command.isTerminal !== true,
-  );
+  const options = optionsOf(command);
   const names = command.aliases === undefined ? [] : [`Also: ${command.aliases.join(", ")}`, ""];
   return [
     ...usages,
@@ -59,6 +75,10 @@ function details(command: Command): string {
     EXIT_CODES[command.exits],
     "",
   ].join("\n");
+}
+
+function optionsOf({ options = [], isTerminal }: Pick<Command, "options" | "isTerminal">): Option[] {
+  return [...options, ...COMMON_OPTIONS].filter(({ name }) => name !== "json" || isTerminal !== true);
 }
 
 function optionText(option: Option): string {

@@ -18,6 +18,8 @@ export const JSON_STREAM_BYTES_MAX = 1024 * 1024;
 export const PROGRESS_INTERVAL_MS = 100;
 /** Lines of progress where nobody watches. */
 export const PLAIN_PROGRESS_INTERVAL_MS = 5_000;
+/** How often a start that takes long is asked about; a warm one is over before. */
+export const STARTING_POLL_MS = 1_000;
 export const DOCTOR_COMMAND_MS = 5_000;
 /** Below the floor no VM is created; twice that is where a warning helps. */
 export const DISK_FLOOR_BYTES = 2 * 1024 ** 3;
@@ -32,3 +34,7 @@ export const GATEWAY_START_MS = 30_000;
 /** Its gatekeeper kills it after 5 s. */
 export const GATEWAY_STOP_MS = 10_000;
 export const GATEWAY_PROBE_MS = 3_000;
+/** A pid, a port. */
+export const RUN_FILE_BYTES_MAX = 64;
+/** vm.json and settings.json: as much as the service reads of them. */
+export const RECORD_BYTES_MAX = 4 * 1024 * 1024;

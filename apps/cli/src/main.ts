@@ -8,6 +8,7 @@ import { OUTPUT_FAILED, Output } from "./output.ts";
 import { parse } from "./parse.ts";
 import type { Powers } from "./powers.ts";
 import { nodePowers } from "./powers-node.ts";
+import { printableLines } from "./render.ts";
 
 async function main(argv: readonly string[], powers: Powers): Promise<number> {
   const output = new Output(powers);
@@ -21,8 +22,9 @@ async function main(argv: readonly string[], powers: Powers): Promise<number> {
   try {
     const parsed = parse(argv);
     if (parsed.kind === "help") {
-      const { helpOf } = await import("./help.ts");
-      await output.print(helpOf(parsed.topic));
+      const { helpJson, helpOf } = await import("./help.ts");
+      if (asked.includes("--json")) await output.json(helpJson(parsed.topic));
+      else await output.print(helpOf(parsed.topic));
       return 0;
     }
     const { command, args } = parsed;
@@ -34,7 +36,7 @@ async function main(argv: readonly string[], powers: Powers): Promise<number> {
     const text = textOfFailure(failure, names);
     await tellFailure(output, failure, text, asked.includes("--json"));
     if (failure.detail !== undefined && powers.env.CAPSEM_DEBUG === "1")
-      await output.error(`${failure.detail}\n`);
+      await output.error(`${printableLines(failure.detail)}\n`);
     return exitOfFailure(failure.kind, exits);
   }
 }

@@ -1,6 +1,7 @@
 import { Failure, messageOf } from "@capsem/base";
 import { EXIT } from "./exit-code.ts";
 import type { OutputPower, Powers } from "./powers.ts";
+import { printableJson, printableLines } from "./render.ts";
 
 /**
  * Where a command writes. A reader that went away ends the program quietly, as it ends other tools: after
@@ -31,20 +32,20 @@ export class Output {
   }
 
   line(text: string): Promise<void> {
-    return this.print(`${text}\n`);
+    return this.print(`${printableLines(text)}\n`);
   }
 
   json(value: unknown): Promise<void> {
-    return this.print(`${JSON.stringify(value)}\n`);
+    return this.print(`${printableJson(JSON.stringify(value))}\n`);
   }
 
   async error(data: Uint8Array | string): Promise<void> {
     await writeQuietly(this.#powers.stderr, data);
   }
 
-  /** One line for people, on stderr. */
+  /** Words for people, on stderr: names and messages in them may be a guest's. */
   say(text: string): Promise<void> {
-    return this.error(`capsem: ${text}\n`);
+    return this.error(`capsem: ${printableLines(text)}\n`);
   }
 }
 

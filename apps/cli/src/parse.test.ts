@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { COMMANDS } from "./command-table.ts";
-import { helpOf } from "./help.ts";
+import { helpJson, helpOf } from "./help.ts";
 import { parse } from "./parse.ts";
 
 function told(...argv: string[]): string {
@@ -92,9 +92,48 @@ test("every command has help with its usage, options, examples and exit codes", 
   }
 });
 
+test("help as JSON has the same commands, each with its usage, options and exit codes", () => {
+  const names = (topic: string | null) => helpJson(topic).commands.map((each) => "name" in each && each.name);
+  expect(names(null)).toEqual(COMMANDS.map(({ name }) => name));
+  expect(names("gateway")).toEqual(["gateway start", "gateway stop", "gateway rotate", "gateway status"]);
+  expect(helpJson("list").commands).toMatchObject(
+    [
+      {
+        name: "list",
+        aliases: ["ls"],
+        usage: [expect.stringMatching(/^capsem list/)],
+        exit_codes: /^Exit code: 0/,
+      },
+    ].map((each) => ({ ...each, exit_codes: expect.stringMatching(each.exit_codes) })),
+  );
+});
+
+test("a number that must be whole is asked for as such", () => {
+  const cases: [string[], string][] = [
+    [["gateway", "start", "--port", "abc"], "a whole number from 0 to 65535 is needed"],
+    [["create", "--cpus", "1.5"], "a whole number from 1 is needed"],
+    [["panics", "--limit", "0"], "a whole number from 1 to 100 is needed"],
+    [["create", "--memory", "0.3"], "a number from 0.25, in steps of 0.25, is needed"],
+  ];
+  const ranges: Record<string, [number, number, number]> = {
+    port: [0, 65_535, 1],
+    cpus: [1, Number.POSITIVE_INFINITY, 1],
+    limit: [1, 100, 1],
+    memory: [0.25, Number.POSITIVE_INFINITY, 0.25],
+  };
+  for (const [argv, text] of cases) {
+    const parsed = parse(argv);
+    const name = argv.at(-2)?.slice(2) ?? "";
+    const range = ranges[name];
+    if (parsed.kind !== "run" || range === undefined) throw new Error("no command");
+    expect(() => parsed.args.number(name, ...range)).toThrow(text);
+  }
+});
+
 test("every example is a command that is understood", () => {
   for (const example of COMMANDS.flatMap((command) => command.examples)) {
-    const words = example.match(/"[^"]*"|\S+/g)?.map((word) => word.replace(/^"|"$/g, "")) ?? [];
+    const [, line = example] = /^source <\((.*)\)$/.exec(example) ?? [];
+    const words = line.match(/"[^"]*"|\S+/g)?.map((word) => word.replace(/^"|"$/g, "")) ?? [];
     const from = words.indexOf("capsem") + 1;
     const pipe = words.indexOf("|", from);
     expect(parse(words.slice(from, pipe < 0 ? undefined : pipe)).kind, example).toBe("run");

@@ -1,6 +1,7 @@
 import { Failure, within } from "@capsem/base";
 import { CapsemError, type Client } from "@capsem/sdk";
 import { PROBE_SILENT_MS, PROBE_STOPPED_MS } from "./limits.ts";
+import { checkHome } from "./own-home.ts";
 import type { Powers } from "./powers.ts";
 import { findService } from "./service-pid.ts";
 
@@ -9,6 +10,7 @@ import { findService } from "./service-pid.ts";
  * when its process is stopped, later when it may only be busy.
  */
 export async function probe(client: Client, powers: Powers): Promise<boolean> {
+  checkHome(powers.home);
   const abort = new AbortController();
   const answer = client.health({ signal: abort.signal, timeoutMs: PROBE_SILENT_MS + 1_000 }).then(
     () => true,

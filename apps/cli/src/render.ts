@@ -4,7 +4,7 @@ export function renderTable(
   rows: readonly (readonly string[])[],
   lineMax = Number.POSITIVE_INFINITY,
 ): string {
-  const all = [head, ...rows];
+  const all = [head, ...rows.map((row) => row.map(printable))];
   const widths = head.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
   const line = (row: readonly string[]) =>
     row
@@ -21,7 +21,7 @@ function cut(line: string, charsMax: number): string {
 
 export function renderPairs(pairs: readonly (readonly [string, string])[]): string {
   const width = Math.max(...pairs.map(([key]) => key.length));
-  return pairs.map(([key, value]) => `${key.padEnd(width)}  ${value}\n`).join("");
+  return pairs.map(([key, value]) => `${key.padEnd(width)}  ${printable(value)}\n`).join("");
 }
 
 export function renderBytes(bytes: number): string {
@@ -42,9 +42,27 @@ export function renderMode(type: string, mode: number): string {
   return letter + bits.map((bit, at) => (bit === "1" ? "rwx"[at % 3] : "-")).join("");
 }
 
-/** Text from a guest may hold escape sequences that would steer the reader's terminal. */
+/** Controls of the terminal, line ends that no terminal counts, and marks that turn the order of what is read. */
+const STEERING = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu;
+
+/** Text from a guest or a file may hold what would steer the reader's terminal, or make it show another text. */
 export function printable(text: string): string {
-  return text.replace(/\p{Cc}/gu, (char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`);
+  return text.replace(STEERING, escaped);
+}
+
+/** The same for text of several lines. */
+export function printableLines(text: string): string {
+  return text.replace(STEERING, (char) => (char === "\n" ? char : escaped(char)));
+}
+
+/** JSON that means the same, and is no danger to a terminal that it lands on. */
+export function printableJson(text: string): string {
+  return text.replace(STEERING, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+function escaped(char: string): string {
+  const code = char.charCodeAt(0).toString(16);
+  return code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
 }
 
 /** To the second, in UTC. */

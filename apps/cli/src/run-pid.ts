@@ -1,5 +1,6 @@
-import { readFileSync, statSync } from "node:fs";
+import { statSync } from "node:fs";
 import { join } from "node:path";
+import { checkHome, readSmallFile } from "./own-home.ts";
 import type { Powers } from "./powers.ts";
 import { type ProcessFacts, processFacts } from "./process-table.ts";
 
@@ -18,9 +19,10 @@ export function findRun(
   powers: Pick<Powers, "home" | "now">,
   name: "service" | "gateway",
 ): FoundProcess | null {
+  checkHome(powers.home);
   const path = join(powers.home, "run", `${name}.pid`);
   try {
-    const pid = Number(/^[1-9][0-9]{0,9}/.exec(readFileSync(path, "utf8"))?.[0] ?? 0);
+    const pid = Number(/^[1-9][0-9]{0,9}/.exec(readSmallFile(path))?.[0] ?? 0);
     const facts = pid === 0 ? null : processFacts(pid, powers.now());
     if (facts === null || facts.startedAtMs > statSync(path).mtimeMs + CLOCK_MARGIN_MS) return null;
     return { pid, ...facts };

@@ -76,12 +76,17 @@ export const SETUP_COMMANDS: readonly Command[] = [
   {
     name: "completions",
     usage: "completions SHELL",
-    summary: "Print what completes capsem's words in a shell. SHELL is bash, zsh or fish",
+    summary:
+      "Print what completes capsem's words in a shell. SHELL is bash, zsh or fish. The line of the examples goes into the shell's start file",
     words: [1, 1],
     choices: { SHELL: ["bash", "zsh", "fish"] },
     isTerminal: true,
     exits: "capsem",
-    examples: ["capsem completions bash"],
+    examples: [
+      "source <(capsem completions bash)",
+      "source <(capsem completions zsh)",
+      "capsem completions fish | source",
+    ],
     load: async () => (await import("./command/completions.ts")).completions,
   },
   {
@@ -138,7 +143,11 @@ function gatewayGroup(): Command[] {
       summary:
         "Start the gateway, and the service, where they do not run; print its URL and its token's file",
       options: [
-        { name: "port", value: "N", summary: "Listen here (default 19222; 0 takes a free one)" },
+        {
+          name: "port",
+          value: "N",
+          summary: "Listen here (default: as last chosen, else 19222; 0: a free one)",
+        },
         { name: "allow-unconfined", summary: "Also where this machine cannot confine it" },
       ],
       words: [0, 0],

@@ -1,8 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync } from "node:fs";
+import { closeSync, constants, existsSync, fstatSync, openSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { Failure, sleep } from "@capsem/base";
+import { ensureOwnFolder, openOwnRoot } from "@capsem/base/own-folder";
 import { LOG_TAIL_BYTES, SERVICE_LOSER_GRACE_MS, SERVICE_POLL_MS, SERVICE_START_MS } from "./limits.ts";
+import { ownUid } from "./own-home.ts";
 import type { Powers } from "./powers.ts";
 import type { Progress } from "./progress.ts";
 
@@ -15,9 +17,10 @@ export async function startService(
   const script = join(powers.programFolder, "service.cjs");
   if (!existsSync(script))
     throw new Failure("unavailable", `Cannot start the service: ${script} is not built`);
-  mkdirSync(join(powers.home, "logs"), { recursive: true, mode: 0o700 });
-  const logPath = join(powers.home, "logs", "service.out");
-  const log = openSync(logPath, "a+", 0o600);
+  const logs = join(openOwnRoot(powers.home, ownUid()), "logs");
+  ensureOwnFolder(logs, ownUid());
+  const logPath = join(logs, "service.out");
+  const log = openOutput(logPath);
   const begin = fstatSync(log).size;
   try {
     const child = launch(script, powers, log);
@@ -25,6 +28,16 @@ export async function startService(
   } finally {
     closeSync(log);
   }
+}
+
+/** What the service says before it has a log. A link in the file's place would lead elsewhere. */
+function openOutput(path: string): number {
+  const { O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = constants;
+  const fd = openSync(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600);
+  const found = fstatSync(fd);
+  if (found.isFile() && found.nlink === 1) return fd;
+  closeSync(fd);
+  throw new Failure("file_failed", `Cannot write ${JSON.stringify(path)}: it is not a file of one name`);
 }
 
 function launch(script: string, powers: Powers, log: number): ChildProcess {

@@ -230,3 +230,19 @@ test("without an origin no CORS header is sent, but the answer still varies by i
   expect(headers.vary).toContain("origin");
   expect(headers).toMatchObject({ "cache-control": "no-store", "x-content-type-options": "nosniff" });
 });
+
+test("a part of the path that has another form is named, in the service's words and without its value", async () => {
+  const { client, upstream } = await startWithUpstream();
+  const reasonOf = async (path: string) => {
+    const reply = await client.get(path);
+    expect(reply.status).toBe(400);
+    return (JSON.parse(reply.bytes.toString()) as { error: { reason: string } }).error.reason;
+  };
+  const ofId = "Cannot read the request: path: id: vm_ and 16 characters of a-z2-7";
+  expect(await reasonOf("/vms/agent1/info")).toBe(ofId);
+  const output = "Cannot read the request: path: job: job_ and 16 characters of a-z2-7";
+  expect(await reasonOf(`/vms/${ID}/jobs/s3cret/output`)).toBe(output);
+  const source = "Cannot read the request: path: source: one of service, gateway, owner";
+  expect(await reasonOf("/host-logs/s3cret")).toBe(source);
+  expect(upstream.calls).toEqual([]);
+});

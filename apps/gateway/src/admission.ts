@@ -1,5 +1,14 @@
 import type { IncomingMessage } from "node:http";
-import { apiFailure, type ErrorKind, matchRoute, ROUTES, type Route, type RouteName } from "@capsem/api";
+import {
+  apiFailure,
+  type ErrorKind,
+  faultLine,
+  matchRoute,
+  parseOrFaults,
+  ROUTES,
+  type Route,
+  type RouteName,
+} from "@capsem/api";
 import type { Failure } from "@capsem/base";
 import type { AuthFailures } from "./auth-failures.ts";
 import { type Headers, preflightHeaders } from "./cors.ts";
@@ -15,10 +24,20 @@ export interface Gate {
   monotonicMs(): number;
 }
 
-export type Admission =
-  | { readonly kind: "refused"; readonly failure: Failure<ErrorKind>; readonly headers: Headers }
-  | { readonly kind: "preflight"; readonly headers: Headers }
-  | Admitted;
+export type Admission = Refused | Preflight | Admitted;
+
+export interface Refused {
+  readonly kind: "refused";
+  readonly failure: Failure<ErrorKind>;
+  readonly headers: Headers;
+  readonly generation: number | null;
+}
+
+export interface Preflight {
+  readonly kind: "preflight";
+  readonly headers: Headers;
+  readonly generation: null;
+}
 
 export interface Admitted {
   readonly kind: "admitted";
@@ -26,8 +45,8 @@ export interface Admitted {
   readonly route: Route;
   /** As it came: path and query. */
   readonly target: string;
-  /** Of the token that opened the gate. */
-  readonly generation: number;
+  /** Of the token that it showed, also where none was needed; null: it showed none, or a wrong one. */
+  readonly generation: number | null;
 }
 
 /** The origin of a request that may be answered to its page, or null when no page asks or another site's does. */
@@ -52,23 +71,16 @@ export async function admit(gate: Gate, request: IncomingMessage, isUpgrade: boo
   if (request.method === "OPTIONS" && !isUpgrade) return preflight(request, pathname);
   const match = matchRoute(request.method ?? "", pathname);
   const route: Route | null = match === null ? null : ROUTES[match.name];
-  if (route?.isOpen !== true) {
-    const denial = await authenticate(gate, request, isUpgrade);
-    if (denial !== null) return denial;
-  }
-  if (match === null || route === null) return refused(noRoute(request.method));
+  const offered = offeredToken(request, isUpgrade);
+  const generation = offered === null ? null : await gate.token.generationOf(offered);
+  if (generation === null && route?.isOpen !== true) return deny(gate);
+  if (match === null || route === null) return refused(noRoute(request.method), {}, generation);
   const bad = checkRoute(request, route, match.params, isUpgrade);
-  if (bad !== null) return refused(bad);
-  return { kind: "admitted", name: match.name, route, target, generation: gate.token.generation };
+  if (bad !== null) return refused(bad, {}, generation);
+  return { kind: "admitted", name: match.name, route, target, generation };
 }
 
-async function authenticate(
-  gate: Gate,
-  request: IncomingMessage,
-  isUpgrade: boolean,
-): Promise<Admission | null> {
-  const offered = offeredToken(request, isUpgrade);
-  if (offered !== null && (await gate.token.isCurrent(offered))) return null;
+function deny(gate: Gate): Admission {
   const throttled = gate.failures.record(gate.monotonicMs());
   if (throttled === null) {
     const reason = "Cannot serve the request: it has no token, or not the current one";
@@ -134,7 +146,7 @@ function preflight(request: IncomingMessage, pathname: string): Admission {
     return refused(noRoute("OPTIONS"));
   }
   const asked = request.headers["access-control-request-headers"];
-  return { kind: "preflight", headers: preflightHeaders(origin, method, asked) };
+  return { kind: "preflight", headers: preflightHeaders(origin, method, asked), generation: null };
 }
 
 function checkRoute(
@@ -146,9 +158,9 @@ function checkRoute(
   if ((route.request === "websocket") !== isUpgrade) {
     return unreadable(isUpgrade ? "the route takes no upgrade" : "the route is a WebSocket");
   }
-  if (route.params?.safeParse(params).success === false) {
-    return unreadable("a part of its path is not of the right form");
-  }
+  const parsed = route.params === undefined ? null : parseOrFaults(route.params, params);
+  // In the service's own words, which repeat no value.
+  if (parsed?.kind === "faults") return unreadable(`path: ${faultLine(parsed.faults)}`);
   if (request.headers.expect !== undefined && request.headers.expect.toLowerCase() !== "100-continue") {
     return unreadable("its expectation is unknown");
   }
@@ -177,6 +189,10 @@ function unreadable(state: string): Failure<ErrorKind> {
   return apiFailure("invalid_input", `Cannot read the request: ${state}`);
 }
 
-function refused(failure: Failure<ErrorKind>, headers: Headers = {}): Admission {
-  return { kind: "refused", failure, headers };
+function refused(
+  failure: Failure<ErrorKind>,
+  headers: Headers = {},
+  generation: number | null = null,
+): Admission {
+  return { kind: "refused", failure, headers, generation };
 }

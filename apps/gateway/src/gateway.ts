@@ -5,10 +5,11 @@ import { apiFailure, type ErrorKind, isErrorKind, toApiFailure } from "@capsem/a
 import { assert, Failure } from "@capsem/base";
 import { type Admission, admit, type Gate, pageOrigin } from "./admission.ts";
 import { AuthFailures } from "./auth-failures.ts";
+import { Connections, crowded } from "./connections.ts";
 import { answerHeaders } from "./cors.ts";
 import { forward } from "./forward.ts";
 import type { GatewayLog } from "./gateway-log.ts";
-import { AUTH_LIMITS, HTTP_LIMITS, PROCESS_LIMITS } from "./limits.ts";
+import { AUTH_LIMITS, CONNECTION_LIMITS, HTTP_LIMITS, PROCESS_LIMITS } from "./limits.ts";
 import type { Listener, Powers } from "./powers.ts";
 import { refuseSocket, sendError } from "./send-error.ts";
 import { ServiceLink } from "./service-link.ts";
@@ -29,11 +30,13 @@ export async function startGateway(powers: Powers, log: GatewayLog): Promise<Gat
   await powers.confine();
   const link = new ServiceLink(powers, log);
   const sockets = new WebSockets(link);
-  const token = new TokenStore(powers, log, () =>
-    sockets.closeAll(CLOSE_CODES.tokenReplaced, "token replaced"),
-  );
-  await token.open();
   const http = httpServer();
+  const connections = new Connections(http, () => powers.monotonicMs());
+  const token = new TokenStore(powers, log, (generation) => {
+    sockets.closeAll(CLOSE_CODES.tokenReplaced, "token replaced");
+    connections.endOlderThan(generation);
+  });
+  await token.open();
   const port = await listen(http, powers.listener);
   const gate = {
     port,
@@ -41,10 +44,10 @@ export async function startGateway(powers: Powers, log: GatewayLog): Promise<Gat
     failures: new AuthFailures(log),
     monotonicMs: () => powers.monotonicMs(),
   };
-  const front = new Front(gate, link, sockets, log);
+  const front = new Front({ gate, link, sockets, connections, log });
   front.attach(http);
   const poll = setInterval(() => {
-    if (sockets.count > 0) void token.refresh();
+    if (connections.memberCount > 0) void token.refresh();
   }, AUTH_LIMITS.tokenPollMs);
   try {
     await powers.ready(port);
@@ -73,20 +76,30 @@ export async function startGateway(powers: Powers, log: GatewayLog): Promise<Gat
 /** Of WebSockets. */
 export const CLOSE_CODES = { goingAway: 1001, tokenReplaced: 4401 } as const;
 
+interface FrontParts {
+  readonly gate: Gate;
+  readonly link: ServiceLink;
+  readonly sockets: WebSockets;
+  readonly connections: Connections;
+  readonly log: GatewayLog;
+}
+
 /** What happens to each request, from the parser's hands to the last byte. */
 class Front {
   isServing = false;
   readonly #gate: Gate;
   readonly #link: ServiceLink;
   readonly #sockets: WebSockets;
+  readonly #connections: Connections;
   readonly #log: GatewayLog;
   /** The answer under way on a connection: there is never a second one. */
   readonly #answers = new WeakMap<Duplex, ServerResponse>();
 
-  constructor(gate: Gate, link: ServiceLink, sockets: WebSockets, log: GatewayLog) {
+  constructor({ gate, link, sockets, connections, log }: FrontParts) {
     this.#gate = gate;
     this.#link = link;
     this.#sockets = sockets;
+    this.#connections = connections;
     this.#log = log;
   }
 
@@ -131,9 +144,12 @@ class Front {
       sendError(request, response, apiFailure("invalid_input", reason), headers);
       return;
     }
+    // It was sent away while the request was on its way, and was told that nothing was done.
+    if (!this.#connections.ask(socket)) return;
     this.#answers.set(socket, response);
     response.once("close", () => {
       this.#answers.delete(socket);
+      this.#connections.enter(socket, "idle");
       // While we stop, a connection that was kept has nothing to wait for.
       if (!this.isServing) setImmediate(() => socket.end());
     });
@@ -141,6 +157,9 @@ class Front {
     if (!this.isServing) response.shouldKeepAlive = false;
     try {
       const admission = await admit(this.#gate, request, false);
+      this.#seat(admission, socket);
+      // A stranger keeps no place: each answer is its last.
+      if (!this.#connections.isMember(socket)) response.shouldKeepAlive = false;
       if (admission.kind === "refused") {
         sendError(request, response, admission.failure, { ...headers, ...admission.headers });
       } else if (admission.kind === "preflight") {
@@ -157,7 +176,7 @@ class Front {
   async #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     socket.on("error", () => socket.destroy());
     // The answer of a request before it would be mixed with ours.
-    if (this.#answers.has(socket)) {
+    if (this.#answers.has(socket) || !this.#connections.ask(socket)) {
       socket.destroy();
       return;
     }
@@ -165,16 +184,28 @@ class Front {
     try {
       const admission: Admission = await admit(this.#gate, request, true);
       assert(admission.kind !== "preflight", "an upgrade is no preflight");
+      this.#seat(admission, socket);
       if (admission.kind === "refused") {
         refuseSocket(socket, admission.failure, { ...headers, ...admission.headers });
         return;
       }
       const { token } = this.#gate;
       const isAllowed = () => this.isServing && token.generation === admission.generation;
+      this.#connections.enter(socket, "tunnel");
       await this.#sockets.open(admission, request, socket, head, isAllowed);
     } catch (thrown) {
       refuseSocket(socket, this.#failureOf(thrown), headers);
     }
+  }
+
+  /** Who showed the token has a place from here on, as long as there is one. */
+  #seat({ generation }: Admission, socket: Duplex): void {
+    if (generation !== null) {
+      if (generation !== this.#gate.token.generation)
+        throw apiFailure("unauthorized", "Cannot serve the request: the token was replaced");
+      if (!this.#connections.welcome(socket, generation)) throw crowded();
+    }
+    this.#connections.enter(socket, "answering");
   }
 
   /** What the parser refused: no route and no token has been looked at. */
@@ -225,7 +256,7 @@ function httpServer(): Server {
     requireHostHeader: false,
     insecureHTTPParser: false,
   });
-  http.maxConnections = HTTP_LIMITS.connectionsMax;
+  http.maxConnections = CONNECTION_LIMITS.openMax;
   // Node would leave out the rest without a word; the bytes are bounded, and we count.
   http.maxHeadersCount = 0;
   return http;

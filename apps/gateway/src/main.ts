@@ -1,6 +1,6 @@
-import { mkdirSync, writeSync } from "node:fs";
+import { writeSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { logFolder, runFolder } from "./home-folders.ts";
+import { openHome } from "./home-folders.ts";
 import { grantedPowers } from "./powers-granted.ts";
 import { nodePowers } from "./powers-node.ts";
 import { EXIT_CODES, runGateway, type Signals } from "./run-gateway.ts";
@@ -14,9 +14,7 @@ async function main(): Promise<void> {
     homeDefault: homeDefault(),
     powers({ home, port, isUnconfined }) {
       if (!isUnconfined) return grantedPowers();
-      for (const folder of [runFolder(home), logFolder(home)])
-        mkdirSync(folder, { recursive: true, mode: 0o700 });
-      return nodePowers(home, port);
+      return nodePowers(openHome(home), port);
     },
     start: (command) => startProcess({ ...command, program: resolve(process.argv[1] ?? "") }),
     say: (line) => write(2, line),

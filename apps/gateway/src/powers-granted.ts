@@ -1,27 +1,28 @@
+import { writeSync } from "node:fs";
 import { Socket } from "node:net";
-import { GATEWAY_PROFILE, openGatekeeper, prepareSeal } from "@capsem/jail";
+import { GATEWAY_DESCRIPTORS, GATEWAY_PROFILE, openGatekeeper, prepareSeal } from "@capsem/jail";
 import { native } from "@capsem/native";
+import { LOG_LIMITS } from "./limits.ts";
 import type { Powers } from "./powers.ts";
-
-/** What `capsem-gatekeeper` leaves open for us. */
-const LISTENER_FD = 3;
-const PAIR_FD = 4;
 
 /** Everything through the gatekeeper: the process can be sealed, and is before it listens. */
 export function grantedPowers(): Powers {
   const addon = native();
-  const gatekeeper = openGatekeeper(PAIR_FD, addon);
+  const gatekeeper = openGatekeeper(GATEWAY_DESCRIPTORS.pair, addon);
   const seal = prepareSeal(GATEWAY_PROFILE, {
     native: addon,
     arch: process.arch,
     selfPid: process.pid,
     otherPid: process.ppid,
+    fileBytesMax: LOG_LIMITS.keptFileBytesMax,
     allowUnconfined: false,
   });
   return {
-    listener: { kind: "descriptor", fd: LISTENER_FD },
+    listener: { kind: "descriptor", fd: GATEWAY_DESCRIPTORS.listener },
     async confine() {
-      await seal.close();
+      const { notes } = await seal.close();
+      // Our error output is the log, from before the log is opened.
+      if (notes.length > 0) writeSync(2, noteLine(notes));
     },
     async connectService() {
       return new Socket({ fd: await gatekeeper.connectService(), readable: true, writable: true });
@@ -34,4 +35,9 @@ export function grantedPowers(): Powers {
     nowMs: () => Date.now(),
     monotonicMs: () => performance.now(),
   };
+}
+
+function noteLine(notes: readonly string[]): string {
+  const line = { time: new Date().toISOString(), level: "warning", message: "a second wall is missing" };
+  return `${JSON.stringify({ ...line, notes: notes.join("; ") })}\n`;
 }

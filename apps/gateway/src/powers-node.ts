@@ -10,7 +10,7 @@ import {
 } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
-import { messageOf } from "@capsem/base";
+import { Failure, messageOf } from "@capsem/base";
 import { logFolder, runFolder } from "./home-folders.ts";
 import { LOG_LIMITS } from "./limits.ts";
 import type { Powers } from "./powers.ts";
@@ -25,7 +25,8 @@ export function nodePowers(home: string, port: number): Powers {
     listener: { kind: "address", host: "127.0.0.1", port },
     confine: async () => undefined,
     connectService: () => connectIn(run, "service.sock"),
-    openToken: async () => openSync(tokenPath(run), constants.O_RDONLY | constants.O_NOFOLLOW),
+    // Not waiting for the other end of a pipe: whoever reads it sees that it is no file.
+    openToken: async () => openSync(tokenPath(run), constants.O_RDONLY | NO_TRICKS),
     openLog: async () => openLog(join(logFolder(home), "gateway.jsonl")),
     async ready(listening) {
       writeOver(pidFile, `${process.pid}\n`);
@@ -63,25 +64,43 @@ function connectIn(folder: string, name: string): Promise<Socket> {
   });
 }
 
+/** A link in a file's place would lead elsewhere, a pipe would hold us. */
+const NO_TRICKS = constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
 function openLog(path: string): number {
-  const open = () => openSync(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT, 0o600);
-  const fd = open();
+  const fd = openForAppending(path);
   if (fstatSync(fd).size < LOG_LIMITS.fileBytesMax) return fd;
   closeSync(fd);
   renameSync(path, `${path}.1`);
-  return open();
+  return openForAppending(path);
+}
+
+function openForAppending(path: string): number {
+  const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | NO_TRICKS;
+  const fd = openSync(path, flags, 0o600);
+  const found = fstatSync(fd);
+  if (found.isFile() && found.nlink === 1) return fd;
+  closeSync(fd);
+  throw new Failure("log_unusable", `Cannot write ${JSON.stringify(path)}: it is not a file of one name`);
 }
 
 /** Whole or not at all, for readers. */
 function writeOver(path: string, text: string): void {
   const temporary = `${path}.${process.pid}.tmp`;
-  writeFileSync(temporary, text, { mode: 0o600 });
+  // Of a namesake that a crash left, or laid there: never written into.
+  rmSync(temporary, { force: true });
+  writeFileSync(temporary, text, { mode: 0o600, flag: "wx" });
   renameSync(temporary, path);
 }
 
 function readIfThere(path: string): string | null {
   try {
-    return readFileSync(path, "utf8");
+    const fd = openSync(path, constants.O_RDONLY | NO_TRICKS);
+    try {
+      return readFileSync(fd, "utf8");
+    } finally {
+      closeSync(fd);
+    }
   } catch (thrown) {
     if (messageOf(thrown).startsWith("ENOENT")) return null;
     throw thrown;

@@ -1,9 +1,8 @@
-import { mkdirSync } from "node:fs";
 import { Failure, messageOf } from "@capsem/base";
 import { type Command, parseCommand } from "./arguments.ts";
 import { startGateway } from "./gateway.ts";
 import { openLogSink } from "./gateway-log.ts";
-import { logFolder, runFolder } from "./home-folders.ts";
+import { openHome, runFolder } from "./home-folders.ts";
 import type { Powers } from "./powers.ts";
 import type { Started } from "./start-process.ts";
 import { ensureToken, rotateToken } from "./token-file.ts";
@@ -43,12 +42,12 @@ export async function runGateway(options: RunOptions): Promise<number> {
   try {
     const command = parseCommand(options.argv, options.homeDefault);
     if (command.kind === "serve") return await serve(options, command);
-    const run = runFolder(command.home);
-    for (const folder of [run, logFolder(command.home)]) mkdirSync(folder, { recursive: true, mode: 0o700 });
+    const home = openHome(command.home);
+    const run = runFolder(home);
     switch (command.kind) {
       case "start":
         ensureToken(run);
-        options.tell(JSON.stringify(await options.start(command)));
+        options.tell(JSON.stringify(await options.start({ ...command, home })));
         break;
       case "token":
         options.tell(JSON.stringify({ token: changeToken(run, command.action) }));

@@ -1,6 +1,17 @@
 import { randomBytes } from "node:crypto";
-import { closeSync, constants, fsyncSync, linkSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  fsyncSync,
+  linkSync,
+  lstatSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
 import { join } from "node:path";
+import { Failure } from "@capsem/base";
 import { AUTH_LIMITS } from "./limits.ts";
 
 const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -9,7 +20,10 @@ export function tokenPath(runFolder: string): string {
   return join(runFolder, "gateway.token");
 }
 
-/** Makes a token file where there is none. Two at once make one: the second finds the first's. */
+/**
+ * Makes a token file where there is none. Two at once make one: the second finds the first's. One that another user put
+ * there is refused: its maker knows it.
+ */
 export function ensureToken(runFolder: string): "created" | "kept" {
   return writeFresh(runFolder, (temporary, path) => {
     try {
@@ -17,8 +31,9 @@ export function ensureToken(runFolder: string): "created" | "kept" {
       linkSync(temporary, path);
       return "created";
     } catch (thrown) {
-      if (codeOf(thrown) === "EEXIST") return "kept";
-      throw thrown;
+      if (codeOf(thrown) !== "EEXIST") throw thrown;
+      checkOwner(path);
+      return "kept";
     }
   });
 }
@@ -43,6 +58,14 @@ function writeFresh<T>(runFolder: string, publish: (temporary: string, path: str
   } finally {
     rmSync(temporary, { force: true });
   }
+}
+
+function checkOwner(path: string): void {
+  const { uid } = lstatSync(path);
+  const own = process.getuid?.() ?? -1;
+  if (uid === own) return;
+  const state = `it belongs to user ${uid}, and we are user ${own}; "capsem gateway rotate" makes another`;
+  throw new Failure("token_unusable", `Cannot use ${JSON.stringify(path)}: ${state}`);
 }
 
 /** 62 does not divide 256: bytes beyond the last whole multiple are thrown away, so that all are equally likely. */

@@ -11,6 +11,9 @@ interface HeldToken {
   readonly digest: Buffer;
 }
 
+/** A token file of another user holds a token that this user knows. */
+const OWN_UID = process.getuid?.() ?? -1;
+
 /**
  * The current token, from a file that stays open: a replaced file has no name any more, which one `fstat` tells, so
  * that the old token dies with its file and a sealed process needs no path. A file that cannot be used means that no
@@ -21,12 +24,12 @@ export class TokenStore {
   generation = 0;
   readonly #powers: Powers;
   readonly #log: GatewayLog;
-  readonly #onChange: () => void;
+  readonly #onChange: (generation: number) => void;
   #held: HeldToken | null = null;
   #triedMs = Number.NEGATIVE_INFINITY;
   #loading: Promise<void> | null = null;
 
-  constructor(powers: Powers, log: GatewayLog, onChange: () => void) {
+  constructor(powers: Powers, log: GatewayLog, onChange: (generation: number) => void) {
     this.#powers = powers;
     this.#log = log;
     this.#onChange = onChange;
@@ -37,10 +40,11 @@ export class TokenStore {
     this.#held = await readToken(this.#powers);
   }
 
-  /** Whether this is the token at this moment. The time it takes does not depend on what is offered. */
-  async isCurrent(offered: string): Promise<boolean> {
+  /** Of the offered one if it is the token at this moment, else null. Its time does not depend on what is offered. */
+  async generationOf(offered: string): Promise<number | null> {
     await this.refresh();
-    return this.#held !== null && timingSafeEqual(digestOf(offered), this.#held.digest);
+    const isCurrent = this.#held !== null && timingSafeEqual(digestOf(offered), this.#held.digest);
+    return isCurrent ? this.generation : null;
   }
 
   /** Reads the file again when it is not as it was, or in any case. */
@@ -70,7 +74,7 @@ export class TokenStore {
     if (fresh !== null && previous?.digest.equals(fresh.digest) === true) return;
     if (fresh !== null) this.#log("info", "token replaced");
     this.generation += 1;
-    this.#onChange();
+    this.#onChange(this.generation);
   }
 
   #hold(token: HeldToken | null): void {
@@ -84,6 +88,7 @@ async function readToken(powers: Powers): Promise<HeldToken> {
   try {
     const stats = fstatSync(fd);
     if (!stats.isFile()) throw unusable("it is no file");
+    if (stats.uid !== OWN_UID) throw unusable(`it belongs to user ${stats.uid}, and we are user ${OWN_UID}`);
     if ((stats.mode & 0o077) !== 0) throw unusable("others than its owner may read or write it");
     // One more than a token with its line end, to see that nothing follows.
     const bytes = Buffer.alloc(AUTH_LIMITS.tokenCharacters + 2);

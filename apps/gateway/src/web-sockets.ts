@@ -22,10 +22,6 @@ export class WebSockets {
     this.#link = link;
   }
 
-  get count(): number {
-    return this.#clients.size;
-  }
-
   /** Takes the client's socket once the service agreed; until then a rejection leaves it to the caller. */
   async open(
     admitted: Admitted,

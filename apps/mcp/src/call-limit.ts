@@ -1,7 +1,9 @@
 import type { RouteName } from "@capsem/api";
-import { JOB_MARGIN_MS, START_MARGIN_MS } from "./limits.ts";
+import { IMPLIED_MARGIN_MS, IMPLIED_TIMEOUT_MS_MIN, JOB_MARGIN_MS, START_MARGIN_MS } from "./limits.ts";
 
 const STARTING: readonly RouteName[] = ["create", "run", "start"];
+/** A command in a VM: it ends when its call does. */
+export const JOBS: readonly RouteName[] = ["exec", "run"];
 
 /** A call's deadline and its client's cancel, as one signal for what carries it out. */
 export interface CallLimit {
@@ -14,14 +16,32 @@ export interface CallLimit {
   release(): void;
 }
 
-/** `timeout_secs` bounds work in the guest, and its answer may take a little longer; all else has the server's limit. */
+/** The arguments of a command with the time limit that it has when it names none. */
+export function withTimeout(
+  route: RouteName,
+  args: Readonly<Record<string, unknown>>,
+  timeoutMs: number,
+): Readonly<Record<string, unknown>> {
+  if (!JOBS.includes(route) || args.timeout_secs !== undefined) return args;
+  return { ...args, timeout_secs: impliedMs(timeoutMs) / 1000 };
+}
+
+function impliedMs(timeoutMs: number): number {
+  return Math.max(timeoutMs - IMPLIED_MARGIN_MS, IMPLIED_TIMEOUT_MS_MIN);
+}
+
+/**
+ * `timeout_secs` bounds work in the guest, and its answer may take a little longer; all else has the server's limit.
+ * `args` are as they came, without an implied time limit.
+ */
 export function timeoutOf(
   route: RouteName,
   args: Readonly<Record<string, unknown>>,
   timeoutMs: number,
 ): number {
   const secs = args.timeout_secs;
-  const workMs = typeof secs === "number" ? Math.ceil(secs * 1000) + JOB_MARGIN_MS : timeoutMs;
+  const plainMs = JOBS.includes(route) ? impliedMs(timeoutMs) + IMPLIED_MARGIN_MS : timeoutMs;
+  const workMs = typeof secs === "number" ? Math.ceil(secs * 1000) + JOB_MARGIN_MS : plainMs;
   return STARTING.includes(route) ? workMs + START_MARGIN_MS : workMs;
 }
 

@@ -16,13 +16,19 @@ export interface FailedCall {
 
 const UNKNOWN = "whether it was carried out is unknown";
 
+/** No tool brings these parts back: the model can only ask the person whose machine it is. */
+const ASK = "ask the user to";
+const START_GATEWAY = `${ASK} run: capsem gateway start`;
+const START_SERVICE = `${ASK} run: capsem service start`;
+const GIVE_TOKEN_FILE = `${ASK} give capsem-mcp the gateway's --token-file`;
+
 /** Anything thrown, as the object for the model. */
 export function failureOf(call: FailedCall, thrown: unknown): FailureObject {
   if (call.endedBy !== null) return endedFromHere(call, call.endedBy);
   if (thrown instanceof ToolFailure) return thrown.object;
   if (!(thrown instanceof CapsemError))
     return { kind: "internal", reason: `Cannot finish ${call.tool}: internal error`, retryable: false };
-  if (thrown.status !== undefined) return answered(thrown, thrown.status);
+  if (thrown.status !== undefined) return answered(call, thrown, thrown.status);
   switch (thrown.kind) {
     case "timeout":
     case "cancelled":
@@ -34,7 +40,7 @@ export function failureOf(call: FailedCall, thrown: unknown): FailureObject {
     case "unauthorized":
       return {
         kind: "internal",
-        reason: `Cannot finish ${call.tool}: the gateway's token cannot be read`,
+        reason: `${whyUnsent(call, thrown)}; ${START_GATEWAY}`,
         code: "unauthorized",
         retryable: false,
       };
@@ -46,6 +52,11 @@ export function failureOf(call: FailedCall, thrown: unknown): FailureObject {
         retryable: false,
       };
   }
+}
+
+/** The token's file could not be read, whose cause names paths; or somebody else listens where the gateway should. */
+function whyUnsent({ tool }: FailedCall, { cause, message }: CapsemError): string {
+  return cause === undefined ? clean(message) : `Cannot finish ${tool}: the gateway's token cannot be read`;
 }
 
 function endedFromHere(call: FailedCall, kind: "cancelled" | "timeout"): FailureObject {
@@ -66,13 +77,26 @@ function endedFromHere(call: FailedCall, kind: "cancelled" | "timeout"): Failure
 /** Kinds of the API that are kinds of a tool as well; all others are an HTTP status with a code. */
 const SAME_KINDS = ["invalid_input", "cancelled", "timeout"] as const;
 
-function answered(thrown: CapsemError, status: number): FailureObject {
+function answered(call: FailedCall, thrown: CapsemError, status: number): FailureObject {
   const { kind: code, message, retryable, outcome } = thrown;
   const kind = SAME_KINDS.find((same) => same === code) ?? "http";
   // A gateway that lost its service half way cannot say what became of a change.
   const isOpen = outcome === "unknown";
-  const reason = isOpen && !message.includes("unknown") ? `${clean(message)}; ${UNKNOWN}` : clean(message);
+  const said = isOpen && !message.includes("unknown") ? `${clean(message)}; ${UNKNOWN}` : clean(message);
+  const reason = withRemedy(call, code, said);
   return { kind, reason, status, code, retryable: retryable && !isOpen };
+}
+
+function withRemedy({ tool }: FailedCall, code: CapsemError["kind"], said: string): string {
+  switch (code) {
+    case "service_away":
+    case "unavailable":
+      return `${said}; ${START_SERVICE}`;
+    case "unauthorized":
+      return `Cannot finish ${tool}: the token was replaced or is not this gateway's; ${GIVE_TOKEN_FILE}`;
+    default:
+      return said;
+  }
 }
 
 function unanswered(call: FailedCall, thrown: CapsemError): FailureObject {
@@ -85,8 +109,8 @@ function unanswered(call: FailedCall, thrown: CapsemError): FailureObject {
   return {
     kind: "network",
     reason: call.mutates
-      ? `Cannot finish ${call.tool}: the gateway cannot be reached; nothing was sent`
-      : `Cannot finish ${call.tool}: the gateway cannot be reached`,
+      ? `Cannot finish ${call.tool}: the gateway cannot be reached, nothing was sent; ${START_GATEWAY}`
+      : `Cannot finish ${call.tool}: the gateway cannot be reached; ${START_GATEWAY}`,
     retryable: true,
   };
 }
@@ -99,8 +123,13 @@ function isNeverSent({ cause, outcome }: CapsemError): boolean {
   return cause instanceof Error && "code" in cause && NOT_CONNECTED.has(String(cause.code));
 }
 
-/** A reason may come from the other end: one line, of bounded length. */
+/**
+ * A reason may come from the other end: one line, of bounded length, without the characters that change lines or the order
+ * in which others are shown.
+ */
 function clean(text: string): string {
-  const line = text.replace(/\p{Cc}+/gu, " ").trim();
+  const line = text.replace(UNSEEN, " ").trim();
   return line.length <= REASON_CHARS_MAX ? line : `${line.slice(0, REASON_CHARS_MAX - 1)}…`;
 }
+
+const UNSEEN = /[\p{Cc}\u061C\u200E\u200F\u2028\u2029\u202A-\u202E\u2066-\u2069]+/gu;

@@ -8,6 +8,12 @@ export const TIMEOUT_MS_MAX = 86_400_000;
 /** What an answer may need beyond the `timeout_secs` that bounds the work in the guest (design). */
 export const JOB_MARGIN_MS = 10_000;
 /**
+ * A command without `timeout_secs` is ended so long before the call's own limit, and given this at least: what it wrote
+ * comes back, where at the limit itself it would be lost.
+ */
+export const IMPLIED_MARGIN_MS = 5_000;
+export const IMPLIED_TIMEOUT_MS_MIN = 1_000;
+/**
  * What a VM's start may take beyond that: the first one after an update saves a golden before (cold boot limit of the
  * service). Its client is told of progress meanwhile.
  */
@@ -25,8 +31,10 @@ export const END_GRACE_MS = 500;
 export const TOKEN_BYTES_MAX = 1_024;
 /** What a reason, which may come from the other end, may say. */
 export const REASON_CHARS_MAX = 600;
-/** Faults of arguments that one answer names, and how much of a name it repeats. */
-export const FAULTS_MAX = 5;
+/** How much an answer repeats of a tool's name that is not known. */
 export const NAME_CHARS_MAX = 64;
 /** How long a client of 2026-07-28 may keep the list of tools, which is fixed in a build. */
 export const LIST_TTL_MS = 3_600_000;
+/** Calls that are carried out at once, and how many more may wait for their turn. */
+export const CALLS_MAX = 32;
+export const CALLS_WAITING_MAX = 1_024;

@@ -1,4 +1,5 @@
 import { type JSONRPCMessage, ProtocolErrorCode } from "./mcp-sdk.ts";
+import { markProtoArgument } from "./proto-argument.ts";
 
 /** A line that is no message, as the error that answers it. */
 export interface Refusal {
@@ -40,6 +41,7 @@ export function checkMessage(line: Uint8Array): Checked | null {
     if (params !== undefined && (typeof params !== "object" || params === null || Array.isArray(params)))
       return refusal("invalid", "its params are no object", shownId);
   }
+  markProtoArgument(value as JSONRPCMessage);
   return { kind: "message", message: value as JSONRPCMessage };
 }
 

@@ -1,4 +1,4 @@
-import { Failure } from "@capsem/base";
+import { Failure, isLoopbackHost } from "@capsem/base";
 import { TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX } from "./limits.ts";
 
 export interface Settings {
@@ -80,8 +80,8 @@ function checkUrl(text: string): void {
   if (url.protocol !== "http:" && url.protocol !== "https:") throw refuse("it is not http or https");
   if (url.username !== "" || url.password !== "") throw refuse("it has a user or password");
   if (url.search !== "" || url.hash !== "") throw refuse("it has a query or fragment");
-  const isLocal = url.hostname === "localhost" || url.hostname === "[::1]" || /^127\./.test(url.hostname);
-  if (url.protocol === "http:" && !isLocal) throw refuse("http is for this machine alone, use https");
+  if (url.protocol === "http:" && !isLoopbackHost(url.hostname))
+    throw refuse("http is for this machine alone, use https");
 }
 
 /** A word that has the look of an option is repeated; any other may be a value. */

@@ -1,5 +1,6 @@
+import { Slots } from "@capsem/base";
 import type { Calls } from "./call-tool.ts";
-import { LIST_TTL_MS, NAME_CHARS_MAX } from "./limits.ts";
+import { CALLS_MAX, CALLS_WAITING_MAX, LIST_TTL_MS, NAME_CHARS_MAX } from "./limits.ts";
 import { type ListedTool, ProtocolError, ProtocolErrorCode, Server } from "./mcp-sdk.ts";
 import type { Every } from "./progress.ts";
 import { listTools } from "./tool-list.ts";
@@ -14,9 +15,10 @@ export interface ServerOptions {
 const INSTRUCTIONS = `Capsem runs commands in real Linux VMs that are isolated from this machine.
 - One command and no state: capsem_run. Several commands that share files: capsem_create, then capsem_exec with its vm_id, at last capsem_delete.
 - A VM without a name is destroyed with its files when it stops.
-- Commands run as user in /workspace. Name timeout_secs for work of more than 30 s.
-- A failed call is {"error": {kind, reason, code, retryable}}. When the reason says "unknown", look (capsem_list, capsem_info) before you call again.
-- Something does not work: capsem_triage.`;
+- Commands run as user in /workspace. Name timeout_secs for work of more than 20 s.
+- A failed call is {"error": {kind, reason, retryable}}, with status and code when the service answered. When the reason says "unknown", look (capsem_list, capsem_info) before you call again.
+- A reason that asks for a command of the user: tell them; until then every tool fails in the same way.
+- A VM or a command does not work: capsem_triage, capsem_vm_logs.`;
 
 /** The server without a transport: stdio and tests bring their own, in either era of the protocol. */
 export function createServer(calls: Calls, { version, timeoutMs, every }: ServerOptions): Server {
@@ -30,6 +32,7 @@ export function createServer(calls: Calls, { version, timeoutMs, every }: Server
     },
   );
   let tools: ListedTool[] | null = null;
+  const slots = new Slots(CALLS_MAX, CALLS_WAITING_MAX);
   server.setRequestHandler("tools/list", () => {
     tools ??= listTools();
     return { tools };
@@ -43,7 +46,7 @@ export function createServer(calls: Calls, { version, timeoutMs, every }: Server
         ProtocolErrorCode.InvalidParams,
         `Unknown tool: ${params.name.slice(0, NAME_CHARS_MAX)}`,
       );
-    return callTool(params.name, tool, params.arguments ?? {}, context, { calls, timeoutMs, every });
+    return callTool(params.name, tool, params.arguments ?? {}, context, { calls, timeoutMs, every, slots });
   });
   return server;
 }

@@ -1,3 +1,4 @@
+import type { StreamData } from "@capsem/api";
 import { OUTPUT_TAIL_CHARS, TEXT_MIRROR_BYTES_MAX } from "./limits.ts";
 import type { CallToolResult } from "./mcp-sdk.ts";
 import type { FailureObject } from "./tool-failure.ts";
@@ -22,16 +23,47 @@ export function errorOf(error: FailureObject): CallToolResult {
   };
 }
 
+const STREAMS = ["stdout", "stderr"] as const;
+type StreamName = (typeof STREAMS)[number];
+
 function noteOf(value: Record<string, unknown>, bytes: number, hint: string): Record<string, unknown> {
-  const note = `The result is ${bytes} bytes, over the ${TEXT_MIRROR_BYTES_MAX} shown as text; it is whole in structuredContent. ${hint}`;
-  const { exit_code, signal, timed_out } = value;
-  const end = "exit_code" in value ? { exit_code, signal, timed_out } : {};
-  return { note, bytes, ...end, ...tailOf(value, "stdout"), ...tailOf(value, "stderr") };
+  const cuts = STREAMS.flatMap((stream) => cutOf(value, stream));
+  const isPart = cuts.length > 0 || value.truncated === true || value.more === true;
+  const where = isPart
+    ? "structuredContent has what was kept, which is not all"
+    : "it is whole in structuredContent";
+  const size = `The result is ${bytes} bytes, over the ${TEXT_MIRROR_BYTES_MAX} shown as text; ${where}.`;
+  const note = [size, ...cuts, hint].join(" ");
+  return { note, bytes, ...flagsOf(value), ...outputOf(value, "stdout"), ...outputOf(value, "stderr") };
+}
+
+/** Small words of a result that say how it ended and whether it is all. */
+const FLAGS = ["exit_code", "signal", "timed_out", "truncated", "more", "size", "total"] as const;
+
+function flagsOf(value: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(FLAGS.flatMap((name) => (name in value ? [[name, value[name]]] : [])));
+}
+
+/** The service keeps the first bytes of a stream: of a truncated one no end is known. */
+function cutOf(value: Record<string, unknown>, stream: StreamName): string[] {
+  const output = value[stream] as StreamData | undefined;
+  if (output?.truncated !== true) return [];
+  const kept = Buffer.byteLength(output.data, output.encoding);
+  const all = output.total_bytes === undefined ? "" : ` of ${output.total_bytes}`;
+  return [
+    `${stream} was truncated: its first ${kept}${all} bytes were kept and the rest is lost, ${stream}_tail is the end of that part.`,
+  ];
+}
+
+function outputOf(value: Record<string, unknown>, stream: StreamName): Record<string, unknown> {
+  const output = value[stream] as StreamData | undefined;
+  return output?.truncated === true
+    ? { [`${stream}_truncated`]: true, ...tailOf(output, stream) }
+    : tailOf(output, stream);
 }
 
 /** A command's last words are what a reader needs first. */
-function tailOf(value: Record<string, unknown>, stream: "stdout" | "stderr"): Record<string, string> {
-  const output = value[stream] as { encoding: string; data: string } | undefined;
+function tailOf(output: StreamData | undefined, stream: StreamName): Record<string, string> {
   if (output === undefined || output.encoding !== "utf8" || output.data === "") return {};
   const start = Math.max(0, output.data.length - OUTPUT_TAIL_CHARS);
   // Not from the middle of a pair that makes one character.

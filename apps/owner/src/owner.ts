@@ -90,6 +90,7 @@ export class Owner implements OwnerLife {
         uptime_ms: this.#powers.now() - startedAt,
         hypervisor_pid: machine.pid,
         unconfined: [...confinement.missing],
+        notes: [...confinement.notes],
       },
       { timeoutMs: 10_000 },
     );

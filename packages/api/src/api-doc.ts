@@ -18,10 +18,14 @@ export function apiPage(): string {
     "# API",
     "",
     "Made from the route table of `packages/api`; schemas are in [openapi.json](openapi.json). The gateway serves these",
-    "routes to whoever has the token; the same routes are on the service's own socket for the user who runs it.",
+    "routes to whoever has the token (`Authorization: Bearer …`); the same routes are on the service's own socket for the",
+    `user who runs it, without one. The gateway asks for no token on ${openRoutes()} alone.`,
     "",
-    'An error is `{"error": {kind, reason, status, retryable}}`. A route that changes something is never repeated by',
-    "our clients; where its answer was lost the error says that the outcome is unknown.",
+    "Of the marks after a route, *read* is one that changes nothing, *WebSocket* one that takes an upgrade and no plain",
+    "request, *no token* one that the gateway answers to anybody on this machine.",
+    "",
+    'An error is `{"error": {kind, reason, status, retryable}}`, all four always. A route that changes something is never',
+    "repeated by our clients; where its answer was lost the error says that the outcome is unknown.",
     ...AREAS.flatMap(([title, routes]) => ["", `## ${title}`, "", ...table(routes)]),
     "",
     "## Errors",
@@ -42,10 +46,24 @@ function table(routes: Readonly<Record<string, Route>>): string[] {
     ...Object.values(routes).map((route) => {
       const parameters = Object.keys(route.query?.shape ?? {});
       const query = parameters.length === 0 ? "" : ` ?${parameters.join(" ")}`;
-      const name = `\`${route.method} ${route.path}\`${query}${route.mutates ? "" : " (read)"}`;
+      const name = `\`${route.method} ${route.path}\`${query}${marksOf(route)}`;
       return `| ${[name, route.summary, `\`${route.sdk}\``, sideOf(route.tool), sideOf(route.command), errorsOf(route.errors)].join(" | ")} |`;
     }),
   ];
+}
+
+function marksOf(route: Route): string {
+  const marks = [
+    ...(route.mutates ? [] : ["read"]),
+    ...(route.request === "websocket" ? ["WebSocket"] : []),
+    ...(route.isOpen === true ? ["no token"] : []),
+  ];
+  return marks.length === 0 ? "" : ` (${marks.join(", ")})`;
+}
+
+function openRoutes(): string {
+  const open = AREAS.flatMap(([, routes]) => Object.values(routes)).filter(({ isOpen }) => isOpen === true);
+  return open.map(({ method, path }) => `\`${method} ${path}\``).join(", ");
 }
 
 function sideOf(side: string | Absent): string {

@@ -1,6 +1,7 @@
 export { checkEnv } from "./env-table.ts";
 export { apiFailure, ERROR_KINDS, ERRORS, type ErrorKind, isErrorKind, toApiFailure } from "./error-table.ts";
 export { type FileInfo, fileInfo } from "./file-routes.ts";
+export { type Fault, faultLine, type Parsed, parseOrFaults } from "./issue-text.ts";
 export { JOB_LIMITS } from "./job-limits.ts";
 export { matchRoute, type RouteMatch } from "./match-route.ts";
 export {

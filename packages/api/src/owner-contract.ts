@@ -165,6 +165,8 @@ export const SERVICE_METHODS = {
       hypervisor_pid: z.number().int(),
       /** What the owner could not be confined by, in words. Empty: nothing is missing. */
       unconfined: z.array(z.string()),
+      /** Second walls that this machine does not offer, in words; the owner is confined without them. */
+      notes: z.array(z.string()).default([]),
     }),
     result: ok,
   },

@@ -13,6 +13,8 @@ export const serviceStatus = z.strictObject({
   confinement: z.strictObject({ is_enforced: z.boolean(), reason: z.string() }),
   /** Prepared VMs that the next create takes. */
   pool: z.strictObject({ warm: z.number(), preparing: z.number(), target: z.number() }),
+  /** What new VMs are forked from, one for each size: in memory, and being made just now, which happens once. */
+  goldens: z.strictObject({ ready: z.number(), making: z.number() }),
   limits: z.strictObject({
     running_max: z.number(),
     retained_max: z.number(),

@@ -45,7 +45,7 @@ export const DIAGNOSTIC_TOOLS = {
     route: "hostLogs",
     title: "Read Capsem's logs",
     description:
-      "The last log lines of one of Capsem's own processes, oldest first, each a JSON text. truncated says that older ones exist. For a VM's console use capsem_vm_logs.",
+      "The last log lines of one of Capsem's own processes, oldest first, each a JSON text. truncated says that older ones exist. For a VM's own logs use capsem_vm_logs.",
     input: z.strictObject({
       source: z
         .enum(HOST_LOG_SOURCES)
@@ -74,7 +74,7 @@ export const DIAGNOSTIC_TOOLS = {
     route: "triage",
     title: "What went wrong",
     description:
-      "What went wrong lately, the worst first: crashes, failed VMs, server errors, lost connections, slow operations, each with a count. Start here when something does not work.",
+      "What went wrong lately, the worst first: crashes, failed VMs, server errors, lost connections, slow operations, each with a count. Start here when a VM or a command does not work; when every tool fails it does too.",
     input: z.strictObject({
       ...window,
       vm_id: vmArgument.optional().describe("Only findings of this VM"),

@@ -11,9 +11,9 @@ import { VM_ROUTES } from "./vm-routes.ts";
 import { WORK_ROUTES } from "./work-routes.ts";
 
 const ENDS =
-  "Answers when it ends: exit_code (not 0 is a result, not an error), signal, timed_out, out_of_memory, and stdout and stderr as {encoding, data, truncated} of up to 1 MiB each";
+  "Answers when it ends: exit_code (not 0 is a result, not an error), signal, timed_out, out_of_memory, and stdout and stderr as {encoding, data, truncated} with the first 1 MiB of each";
 const LIMIT =
-  "Without timeout_secs the call has this server's request limit (30 s unless set), at which the command is killed and its output lost: name timeout_secs for longer work";
+  "Without timeout_secs the command has 5 s less than this server's request limit (25 s unless set), then it is killed and what it wrote comes back with timed_out true: name timeout_secs for longer work";
 
 const command = z
   .string()
@@ -140,8 +140,9 @@ export const WORK_TOOLS = {
   }),
   capsem_vm_logs: tool({
     route: "logs",
-    title: "Read a VM's console",
-    description: `The last console lines of a VM, oldest first, for a VM that fails or does not start. truncated says that older ones exist.`,
+    title: "Read a VM's logs",
+    description:
+      "The last log lines of a VM, for one that fails or does not start: its console, then the agent in it (guest), then the process that runs it (owner), each line after its source, oldest first. truncated says that more exist.",
     input: z.strictObject({ vm_id: vmArgument, ...logArguments }),
     output: logWindow,
     annotations: READS,

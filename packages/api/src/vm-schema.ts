@@ -51,7 +51,10 @@ export type CreateRequest = z.infer<typeof createRequest>;
 export const streamData = z.strictObject({
   encoding: z.enum(["utf8", "base64"]),
   data: z.string(),
+  /** The first bytes were kept, the rest was dropped. */
   truncated: z.boolean(),
+  /** Of a truncated stream: all bytes that the command wrote. */
+  total_bytes: z.number().int().nonnegative().optional(),
 });
 export type StreamData = z.infer<typeof streamData>;
 

@@ -89,6 +89,7 @@ export const WORK_ROUTES = {
     sdk: "vm.logs",
     tool: "capsem_vm_logs",
     command: "logs",
-    summary: "Console, guest agent and owner logs of a VM",
+    summary:
+      "Console, guest agent and owner logs of a VM; without a source all three, each line after its source",
   },
 } as const satisfies Record<string, Route>;

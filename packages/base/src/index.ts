@@ -3,3 +3,5 @@ export { sleep, within } from "./deadline.ts";
 export { type Deferred, defer, ignore } from "./deferred.ts";
 export { assert, Bug, Failure, messageOf, unreachable } from "./error.ts";
 export { JOB_ID_PATTERN, NAME_PATTERN, newId, VM_ID_PATTERN } from "./ids.ts";
+export { isLoopbackHost } from "./loopback-host.ts";
+export { Slots } from "./slots.ts";

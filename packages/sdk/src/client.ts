@@ -21,7 +21,7 @@ import {
   type OperationResult,
   operation,
 } from "./operation.ts";
-import type { Transport } from "./transport.ts";
+import { isTransport, type Transport } from "./transport.ts";
 import { createVm, execTimeoutMs, type Vm } from "./vm.ts";
 
 type Query<N extends RouteName> = NonNullable<OperationInput<N> extends { query?: infer Q } ? Q : never>;
@@ -63,7 +63,7 @@ export interface Client extends AsyncDisposable {
 
 /** A client of a gateway, or over a transport of one's own. */
 export function createClient(target: GatewayOptions | Transport): Client {
-  const transport = "request" in target ? target : gatewayTransport(target);
+  const transport = isTransport(target) ? target : gatewayTransport(target);
   const starting = (options: CallOptions = {}) => ({ timeoutMs: START_TIMEOUT_MS, ...options });
   const create = (body: CreateRequest = {}, options?: CallOptions) =>
     operation(transport, "create")({ body }, starting(options));

@@ -2,6 +2,7 @@ import type { ServiceEvent, VmInfo } from "@capsem/api";
 import { type Deferred, defer, ignore, textOf } from "@capsem/base";
 import { CapsemError, cancelled, isRecord } from "./error.ts";
 import { EVENT_BYTES_MAX } from "./limits.ts";
+import { whyEnded } from "./lost.ts";
 import { openSocket } from "./open-socket.ts";
 import { type CallOptions, operation, pathOf } from "./operation.ts";
 import type { Transport } from "./transport.ts";
@@ -40,9 +41,8 @@ export async function* followEvents(
       if (event.type !== "lagged") yield event;
       else yield { ...event, vms: (await operation(transport, "list")({}, options)).vms };
     }
-    const { code, reason } = await socket.closed;
-    const why = reason === "" ? `code ${code}` : reason;
-    throw new CapsemError("unavailable", `Cannot follow events: the connection ended (${why})`);
+    const why = whyEnded(await socket.closed, socket.peer);
+    throw new CapsemError("unavailable", `Cannot follow events: ${why}`);
   } finally {
     signal?.removeEventListener("abort", onAbort);
     socket.close(NORMAL_CLOSURE);

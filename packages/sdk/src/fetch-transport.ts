@@ -33,7 +33,7 @@ async function sendRequest(
   const { signal, query = {}, timeoutMs = REQUEST_TIMEOUT_MS, mutates = true } = options;
   const doing = `${method} ${path}`;
   if (signal?.aborted) throw cancelled(doing, signal.reason);
-  const call = createCall(doing, mutates, timeoutMs, signal);
+  const call = createCall(doing, address.http, mutates, timeoutMs, signal);
   try {
     const words = new URLSearchParams(query).toString();
     const init: RequestInit & { readonly cache: "no-store" } = {
@@ -70,6 +70,7 @@ interface Call {
 
 function createCall(
   doing: string,
+  name: string,
   mutates: boolean,
   timeoutMs: number,
   signal: AbortSignal | undefined,
@@ -104,7 +105,7 @@ function createCall(
       clearTimeout(timer);
       signal?.removeEventListener("abort", onAbort);
     },
-    errorOf: (thrown) => (failure ?? toFetchError(thrown, mutates && !isAnswered)) as CapsemError,
+    errorOf: (thrown) => (failure ?? toFetchError(thrown, name, mutates && !isAnswered)) as CapsemError,
     sourceFailed: stop,
   };
 }
@@ -181,14 +182,14 @@ async function* readBody(response: Response, call: Call): AsyncGenerator<Uint8Ar
 }
 
 /** Nobody listens: certainly not carried out. Browsers do not say. */
-const NOT_CONNECTED = new Set(["ECONNREFUSED", "ENOTFOUND", "ConnectionRefused"]);
+const NOT_CONNECTED = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "ConnectionRefused"]);
 
-function toFetchError(thrown: unknown, mutates: boolean): CapsemError {
+function toFetchError(thrown: unknown, name: string, mutates: boolean): CapsemError {
   if (thrown instanceof CapsemError) return thrown;
   const code = codeOf(thrown) ?? codeOf(thrown instanceof Error ? thrown.cause : null);
   const text = code ?? messageOf(thrown);
   if (!mutates || (code !== null && NOT_CONNECTED.has(code)))
-    return new CapsemError("unavailable", `Cannot reach the gateway: ${text}`, { cause: thrown });
+    return new CapsemError("unavailable", `Cannot reach ${name}: ${text}`, { cause: thrown });
   return new CapsemError(
     "unavailable",
     `Cannot finish request: the connection was lost (${text}), whether it was carried out is unknown`,

@@ -1,11 +1,12 @@
 import { authorized } from "./authorized.ts";
 import { fetchTransport } from "./fetch-transport.ts";
-import { parseGatewayUrl } from "./gateway-url.ts";
+import { type GatewayUrlOptions, parseGatewayUrl } from "./gateway-url.ts";
+import { checkGiven } from "./given.ts";
 import { createTokens, type Token } from "./token.ts";
 import type { Transport } from "./transport.ts";
 import type { WebSocketClass } from "./web-socket.ts";
 
-export interface GatewayOptions {
+export interface GatewayOptions extends GatewayUrlOptions {
   /** http or https, as `http://127.0.0.1:19222`. */
   readonly url: string;
   readonly token: Token;
@@ -18,7 +19,8 @@ export interface GatewayOptions {
 
 /** The gateway over `fetch` and WebSocket: browsers, Deno, Bun and Node. Nothing is opened before the first call. */
 export function gatewayTransport(options: GatewayOptions): Transport {
-  const address = parseGatewayUrl(options.url);
+  checkGiven(options, ["token"]);
+  const address = parseGatewayUrl(options.url, options);
   const inner = fetchTransport(address, {
     fetch: options.fetch ?? ((input, init) => globalThis.fetch(input, init)),
     webSocket: options.webSocket ?? (globalThis.WebSocket as WebSocketClass | undefined),

@@ -155,7 +155,11 @@ describe.each(WAYS)("over the %s", (way) => {
     const job = vm.stream({ command: "echo ready; exec sleep 100" });
     await job.id;
     for (const socket of rig.service.connections) socket.destroy();
-    await expect(job).rejects.toMatchObject({ kind: "unavailable", outcome: "unknown" });
+    const peer = way === "socket" ? "the service" : "the gateway or the service behind it";
+    await expect(job).rejects.toMatchObject({
+      ...{ kind: "unavailable", outcome: "unknown" },
+      message: `Cannot follow job: ${peer} is gone; how the command ended is unknown`,
+    });
   });
 
   test("output that nobody takes stays at the sender", async () => {

@@ -4,6 +4,7 @@ import { asyncDispose } from "./dispose.ts";
 import { CapsemError, cancelled, errorOfObject } from "./error.ts";
 import { type JobLine, type JobOutput, linesOf, outputOf } from "./job-text.ts";
 import { STDIN_CHUNK_BYTES } from "./limits.ts";
+import { lostJob, whyEnded } from "./lost.ts";
 import type { CallOptions } from "./operation.ts";
 import { decodeServerFrame, encodeMessage, encodeStdin } from "./stream-frame.ts";
 import type { TransportSocket } from "./transport.ts";
@@ -172,11 +173,7 @@ export class Job implements AsyncIterable<JobChunk>, PromiseLike<JobExit>, Async
         if (frame.kind === "output") await this.#deliver(frame);
         else if (this.#take(frame.message)) return;
       }
-      const { code, reason } = await socket.closed;
-      const why = reason === "" ? `code ${code}` : reason;
-      throw new CapsemError("unavailable", `Cannot follow job: the connection ended (${why})`, {
-        outcome: "unknown",
-      });
+      throw lostJob(whyEnded(await socket.closed, socket.peer));
     } catch (thrown) {
       this.#end(
         thrown instanceof CapsemError

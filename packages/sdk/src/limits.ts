@@ -44,3 +44,13 @@ export const LINKS_MAX = 40;
 export const TOKEN_FILE_BYTES_MAX = 1024;
 /** An event carries VM descriptions; `hello` has all of them. */
 export const EVENT_BYTES_MAX = 8 * 1024 * 1024;
+/** Of one client: reads and changes that wait for their answer's head, and how many calls may wait for a place. */
+export const READS_MAX = 32;
+/** A command holds its place until it ends. With the reads and the WebSockets it stays below what a gateway takes. */
+export const CHANGES_MAX = 96;
+export const WAITING_MAX = 4096;
+/** Until a connection on this machine stands: it is there at once, or nobody takes it. */
+export const CONNECT_MS = 5_000;
+/** How often the other end of a connection is looked for in the kernel's list before it counts as not there. */
+export const PEER_LOOKS = 5;
+export const PEER_LOOK_PAUSE_MS = 5;

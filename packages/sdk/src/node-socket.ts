@@ -1,3 +1,4 @@
+import type { createConnection } from "node:net";
 import { type Deferred, defer } from "@capsem/base";
 import { WebSocket } from "ws";
 import { type CapsemError, cancelled, errorOfAnswer, CapsemError as Failed } from "./error.ts";
@@ -25,7 +26,10 @@ export function openWebSocket(
       return;
     }
     const socket = new WebSocket(`${dial.webSocket}${path}`, [...protocols], {
-      ...(dial.connect === undefined ? {} : { createConnection: dial.connect }),
+      // It goes through to node:http, which takes a connection that is given later too.
+      ...(dial.connect === undefined
+        ? {}
+        : { createConnection: dial.connect as unknown as typeof createConnection }),
       maxPayload: EVENT_BYTES_MAX,
       followRedirects: false,
       perMessageDeflate: false,
@@ -49,8 +53,8 @@ export function openWebSocket(
     };
     signal?.addEventListener("abort", onAbort, { once: true });
     // Made before the upgrade: frames may come in the same packet as its answer.
-    const connection = connectionOf(socket);
-    socket.on("error", (thrown) => fail(toNetworkError(thrown, false)));
+    const connection = connectionOf(socket, dial.peer);
+    socket.on("error", (thrown) => fail(toNetworkError(thrown, false, dial.name)));
     socket.once("unexpected-response", (_request, response) => {
       let text = "";
       response.setEncoding("utf8");
@@ -68,7 +72,7 @@ export function openWebSocket(
   });
 }
 
-function connectionOf(socket: WebSocket): TransportSocket {
+function connectionOf(socket: WebSocket, peer: string): TransportSocket {
   const queue: Uint8Array[] = [];
   const closed: Deferred<{ code: number; reason: string }> = defer();
   let queueBytes = 0;
@@ -101,6 +105,7 @@ function connectionOf(socket: WebSocket): TransportSocket {
     }
   }
   return {
+    peer,
     send: (bytes) =>
       new Promise((resolve, reject) => {
         socket.send(bytes, (error) => (error ? reject(toNetworkError(error, true)) : resolve()));

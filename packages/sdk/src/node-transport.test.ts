@@ -61,6 +61,18 @@ test("a mutation whose answer is lost is sent once, and its outcome is unknown",
   expect(service.seen).toEqual(["POST /vms/create"]);
 });
 
+test("a command whose answer is lost says that its end is unknown", async () => {
+  const { client } = await start((request) => {
+    request.socket.destroy();
+    return true;
+  });
+  await expect(client.vm("vm_aaaaaaaaaaaaaaaa").exec("true")).rejects.toMatchObject({
+    ...{ kind: "unavailable", retryable: false, outcome: "unknown" },
+    message:
+      "Cannot follow job: the service, or the gateway before it, is gone; how the command ended is unknown",
+  });
+});
+
 test("a read on a kept connection that was just closed is sent once more", async () => {
   let count = 0;
   const { client, service } = await start((request) => {

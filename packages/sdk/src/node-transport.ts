@@ -1,9 +1,10 @@
 import type { ClientRequest, IncomingMessage } from "node:http";
+import { Slots } from "@capsem/base";
 import { CapsemError, cancelled } from "./error.ts";
-import { REQUEST_TIMEOUT_MS } from "./limits.ts";
+import { CHANGES_MAX, READS_MAX, REQUEST_TIMEOUT_MS, WAITING_MAX } from "./limits.ts";
 import { sendBody } from "./node-body.ts";
 import { type Dial, unixDial } from "./node-dial.ts";
-import { toNetworkError } from "./node-error.ts";
+import { codeOf, toNetworkError } from "./node-error.ts";
 import type { RequestOptions, Transport, TransportAnswer } from "./transport.ts";
 
 /** HTTP over the service's Unix socket. */
@@ -18,10 +19,14 @@ export function httpTransport(open: () => Dial | Promise<Dial>): Transport {
     opened ??= Promise.resolve(open());
     return opened;
   };
+  const reads = new Slots(READS_MAX, WAITING_MAX);
+  const changes = new Slots(CHANGES_MAX, WAITING_MAX);
   return {
     request: async (method, path, options) => {
       const dial = await dialOf();
-      const attempt = () => sendRequest(dial, method, path, options);
+      const slots = (options.mutates ?? true) ? changes : reads;
+      const attempt = () =>
+        inTurn(slots, method, path, options, () => sendRequest(dial, method, path, options));
       try {
         return await attempt();
       } catch (thrown) {
@@ -31,7 +36,7 @@ export function httpTransport(open: () => Dial | Promise<Dial>): Transport {
       }
     },
     socket: async (path, protocols, options) => {
-      const { openWebSocket } = await import("./node-socket.ts");
+      const { openWebSocket } = await socketModule();
       return openWebSocket(await dialOf(), path, protocols, options);
     },
     close: () => {
@@ -41,6 +46,42 @@ export function httpTransport(open: () => Dial | Promise<Dial>): Transport {
       );
     },
   };
+}
+
+/** Plain calls work without `ws`, so only the first stream can find that it is not there. */
+async function socketModule(): Promise<typeof import("./node-socket.ts")> {
+  try {
+    return await import("./node-socket.ts");
+  } catch (cause) {
+    if (codeOf(cause) !== "ERR_MODULE_NOT_FOUND") throw cause;
+    const message = 'Cannot open stream: the package "ws" is not installed (npm install ws)';
+    throw new CapsemError("unavailable", message, { cause, retryable: false });
+  }
+}
+
+/**
+ * A crowd of calls waits here instead of at the other end, which would refuse a part of it. A place is for the time until
+ * the answer's head: its body may be a stream that lasts as long as its reader likes. Waiting counts in no time limit.
+ */
+async function inTurn(
+  slots: Slots,
+  method: string,
+  path: string,
+  { signal }: RequestOptions,
+  send: () => Promise<TransportAnswer>,
+): Promise<TransportAnswer> {
+  const doing = `${method} ${path}`;
+  const turn = slots.take(signal);
+  if (turn === null)
+    throw new CapsemError("throttled", `Cannot start ${doing}: ${WAITING_MAX} other calls wait already`);
+  const release = await turn.catch((thrown: unknown) => {
+    throw cancelled(doing, thrown);
+  });
+  try {
+    return await send();
+  } finally {
+    release();
+  }
 }
 
 class StaleConnection extends CapsemError {}
@@ -75,11 +116,11 @@ function sendRequest(
     request.once("response", (response) => {
       clearTimeout(timer);
       response.once("close", finish);
-      resolve(answerOf(request, response, mutates));
+      resolve(answerOf(request, response, mutates, dial.name));
     });
     request.once("error", (thrown) => {
       finish();
-      const error = toNetworkError(thrown, mutates);
+      const error = toNetworkError(thrown, mutates, dial.name);
       const stale = request.reusedSocket && !mutates && error.kind === "unavailable" && body === undefined;
       reject(stale ? new StaleConnection("unavailable", error.message, { cause: thrown }) : error);
     });
@@ -109,7 +150,12 @@ function startRequest(
   });
 }
 
-function answerOf(request: ClientRequest, response: IncomingMessage, mutates: boolean): TransportAnswer {
+function answerOf(
+  request: ClientRequest,
+  response: IncomingMessage,
+  mutates: boolean,
+  name: string,
+): TransportAnswer {
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(response.headers))
     if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(", ") : value;
@@ -119,17 +165,21 @@ function answerOf(request: ClientRequest, response: IncomingMessage, mutates: bo
   return {
     status: response.statusCode ?? 0,
     headers,
-    body: bodyOf(response, mutates),
+    body: bodyOf(response, mutates, name),
     cancel: () => request.destroy(),
   };
 }
 
 /** An answer to a change that breaks off leaves open what it would have said: the outcome is unknown. */
-async function* bodyOf(response: IncomingMessage, mutates: boolean): AsyncGenerator<Uint8Array> {
+async function* bodyOf(
+  response: IncomingMessage,
+  mutates: boolean,
+  name: string,
+): AsyncGenerator<Uint8Array> {
   try {
     for await (const part of response) yield part as Uint8Array;
   } catch (thrown) {
-    throw thrown instanceof CapsemError ? thrown : toNetworkError(thrown, mutates);
+    throw thrown instanceof CapsemError ? thrown : toNetworkError(thrown, mutates, name);
   }
 }
 

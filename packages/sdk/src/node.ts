@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { type Client, createClient as createClientOf } from "./client.ts";
 import { type NodeGatewayOptions, nodeGatewayTransport } from "./node-gateway.ts";
 import { nodeTransport } from "./node-transport.ts";
-import type { Transport } from "./transport.ts";
+import { isTransport, type Transport } from "./transport.ts";
 
 export { CapsemError } from "./error.ts";
 export { Dirent, Stats } from "./fs-stats.ts";
@@ -16,7 +16,7 @@ export { sh } from "./shell-words.ts";
 
 /** As in the root entry, over node:http and `ws`, and with a `tokenFile`. Nothing is opened before the first call. */
 export function createClient(target: NodeGatewayOptions | Transport): Client {
-  return createClientOf("request" in target ? target : nodeGatewayTransport(target));
+  return createClientOf(isTransport(target) ? target : nodeGatewayTransport(target));
 }
 
 export interface NodeSocketOptions {

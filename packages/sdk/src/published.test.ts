@@ -96,6 +96,42 @@ test("its types are complete: a strange project and the README compile with them
   expect(await compile()).toMatch(/no state/);
 }, 120_000);
 
+test("its file is installed in a fresh folder, where the README's first example runs as it stands", async () => {
+  const fresh = mkdtempSync(join(tmpdir(), "sdk-fresh-"));
+  const npm = (...args: string[]) => run("npm", [...args, "--offline", "--ignore-scripts"], { cwd: fresh });
+  try {
+    // The two packages that come along, as files too: no registry is asked.
+    await npm("pack", "--silent", join(modules, "ws"), join(modules, "zod"));
+    const others = readdirSync(fresh).map((name) => `./${name}`);
+    await npm("init", "-y");
+    await npm(
+      "install",
+      "--no-audit",
+      "--no-fund",
+      join(dirname(published), "capsem-sdk-0.1.0.tgz"),
+      ...others,
+    );
+    const [, code = ""] =
+      /```js\n([\s\S]*?)```/.exec(readFileSync(join(published, "README.md"), "utf8")) ?? [];
+    writeFileSync(join(fresh, "hello.mjs"), code);
+    const stream = `${code.split("const vm")[0]}
+      const vm = client.vm("vm_aaaaaaaaaaaaaaaa");
+      await vm.stream("true").id.catch(({ kind, message }) => console.log(kind, message));`;
+    writeFileSync(join(fresh, "stream.mjs"), stream);
+    const env = { PATH: process.env.PATH ?? "", GATEWAY_URL: rig.url, TOKEN_FILE: rig.tokenFile };
+    const node = async (name: string) => (await run(process.execPath, [name], { cwd: fresh, env })).stdout;
+    expect(await node("hello.mjs")).toBe("3 hello world\n");
+    expect(await node("stream.mjs")).toMatch(/^vm_not_found/);
+    rmSync(join(fresh, "node_modules/ws"), { recursive: true });
+    expect(await node("hello.mjs")).toBe("3 hello world\n");
+    expect(await node("stream.mjs")).toBe(
+      'unavailable Cannot open stream: the package "ws" is not installed (npm install ws)\n',
+    );
+  } finally {
+    rmSync(fresh, { recursive: true, force: true });
+  }
+}, 120_000);
+
 test("it has no source, no test and no schema library in it, and a page loads little", async () => {
   const files = readdirSync(published, { recursive: true, encoding: "utf8" });
   expect(

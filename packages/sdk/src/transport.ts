@@ -27,7 +27,13 @@ export interface SocketOptions {
   readonly timeoutMs?: number;
 }
 
+/** Whose end breaks a connection off. */
+export const SERVICE_PEER = "the service";
+export const GATEWAY_PEER = "the gateway or the service behind it";
+
 export interface TransportSocket {
+  /** The other end, in words for errors. */
+  readonly peer?: string;
   /** Resolves when the connection took the bytes. */
   send(bytes: Uint8Array): Promise<void>;
   /**
@@ -46,4 +52,9 @@ export interface Transport {
   /** Rejects with the other end's error when it refuses the upgrade; see `openSocket` for one without a reason. */
   socket(path: string, protocols: readonly string[], options: SocketOptions): Promise<TransportSocket>;
   close(): void;
+}
+
+/** Nothing at all is a target as well, for programs without types. */
+export function isTransport<T>(target: T | Transport): target is Transport {
+  return typeof target === "object" && target !== null && "request" in target;
 }

@@ -4,6 +4,7 @@ import { type VmFs, vmFs } from "./fs.ts";
 import { Job, type JobChunk, type StreamRequest } from "./job.ts";
 import { decodeJobOutput } from "./job-output.ts";
 import { JOB_MARGIN_MS, START_TIMEOUT_MS } from "./limits.ts";
+import { isLost, lostExec } from "./lost.ts";
 import { openSocket } from "./open-socket.ts";
 import {
   type CallOptions,
@@ -80,10 +81,14 @@ export function createVm(transport: Transport, id: string): Vm {
     delete: async (options) => {
       await operation(transport, "delete")({ params }, options);
     },
-    exec: (request, options) => {
+    exec: async (request, options) => {
       const body = commandOf(request);
       const timeoutMs = execTimeoutMs(body.timeout_secs);
-      return operation(transport, "exec")({ params, body }, { timeoutMs, ...options });
+      try {
+        return await operation(transport, "exec")({ params, body }, { timeoutMs, ...options });
+      } catch (thrown) {
+        throw isLost(thrown) ? lostExec(thrown) : thrown;
+      }
     },
     stream: (asked, options = {}) => {
       const { kind, ...request } = commandOf<StreamRequest>(asked);

@@ -7,7 +7,7 @@ import {
   WEB_UNSENT_POLL_MS,
 } from "./limits.ts";
 import { UnexplainedRefusal } from "./open-socket.ts";
-import type { SocketOptions, TransportSocket } from "./transport.ts";
+import { GATEWAY_PEER, type SocketOptions, type TransportSocket } from "./transport.ts";
 
 /** The part of the runtime's WebSocket that is used here. */
 export interface WebSocketLike {
@@ -119,6 +119,7 @@ function connectionOf(socket: WebSocketLike): TransportSocket {
     }
   }
   return {
+    peer: GATEWAY_PEER,
     send: (bytes) => send(socket, bytes),
     receive,
     closed: closed.promise,

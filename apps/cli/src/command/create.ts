@@ -3,8 +3,10 @@ import { usageError } from "../cli-error.ts";
 import { envOf } from "../command-words.ts";
 import type { Handler } from "../context.ts";
 import { sizeOf, withSizeLimits } from "../vm-size.ts";
+import { whileStarting } from "../vm-start.ts";
 
-export const create: Handler = async ({ client, output, powers, json }, args) => {
+export const create: Handler = async (context, args) => {
+  const { client, output, powers, json } = context;
   const name = args.text("name");
   if (name !== undefined) checkName(name);
   const env = envOf(args, powers.env);
@@ -15,7 +17,8 @@ export const create: Handler = async ({ client, output, powers, json }, args) =>
     ...size,
   };
   const service = await client();
-  const info = await withSizeLimits(service, size, service.vms.create(request));
+  const creating = whileStarting(context, service, service.vms.create(request));
+  const info = await withSizeLimits(service, size, creating);
   await (json ? output.json(info) : output.line(info.id));
   return 0;
 };

@@ -3,15 +3,10 @@ import { createNodeClient } from "@capsem/sdk/node";
 import { ensureService } from "../connect.ts";
 import type { Context, Handler } from "../context.ts";
 import { endProcess } from "../end-process.ts";
+import { chosenPort, rememberPort } from "../gateway-port.ts";
 import { rotateToken, startGateway } from "../gateway-start.ts";
 import { findGateway, type GatewayState, tokenFileOf } from "../gateway-state.ts";
-import {
-  GATEWAY_PORT,
-  GATEWAY_STOP_MS,
-  SERVICE_KILL_MS,
-  SERVICE_LOSER_GRACE_MS,
-  SERVICE_POLL_MS,
-} from "../limits.ts";
+import { GATEWAY_STOP_MS, SERVICE_KILL_MS, SERVICE_LOSER_GRACE_MS, SERVICE_POLL_MS } from "../limits.ts";
 import { renderPairs } from "../render.ts";
 import { findRun } from "../run-pid.ts";
 
@@ -23,14 +18,17 @@ export const start: Handler = async (context, args) => {
   const running = await findGateway(powers);
   if (running !== null) {
     checkRunning(running, port);
+    if (port !== undefined && port !== 0) rememberPort(powers, port);
     await tell(context, running, false);
     return 0;
   }
   const allowUnconfined = args.flag("allow-unconfined");
-  const begun = await startGateway(powers, { port: port ?? GATEWAY_PORT, allowUnconfined });
+  const begun = await startGateway(powers, { port: port ?? chosenPort(powers), allowUnconfined });
   // The other of two starts at once may have won.
   const started = await untilThere(context);
   if (begun === null) checkRunning(started, port);
+  // A free one that was taken for once is not chosen: the next start may not get it.
+  if (port !== undefined && port !== 0) rememberPort(powers, port);
   await tell(context, started, begun !== null);
   return 0;
 };
@@ -110,8 +108,10 @@ async function tell(context: Context, found: GatewayState, started: boolean): Pr
   await output.print(renderGateway(context, found));
 }
 
-function shown({ powers }: Context, { pid, port, url, answers, isConfined }: GatewayState) {
-  return { pid, port, url, answers, confined: isConfined, token_file: tokenFileOf(powers.home) };
+function shown({ powers }: Context, found: GatewayState) {
+  const { pid, port, url, answers, hasService, isConfined } = found;
+  const tokenFile = tokenFileOf(powers.home);
+  return { pid, port, url, answers, service: hasService, confined: isConfined, token_file: tokenFile };
 }
 
 export function renderGateway({ powers }: Pick<Context, "powers">, found: GatewayState): string {
@@ -119,5 +119,8 @@ export function renderGateway({ powers }: Pick<Context, "powers">, found: Gatewa
     ["url", found.answers ? (found.url ?? "-") : `${found.url ?? "-"} (does not answer)`],
     ["token", tokenFileOf(powers.home)],
     ["confined", found.isConfined ? "yes" : "no"],
+    ...(found.hasService || !found.answers
+      ? []
+      : [["service", "away; capsem service start starts it"] as const]),
   ]);
 }

@@ -1,27 +1,50 @@
-import type { Vm } from "@capsem/sdk";
+import type { Client, Vm } from "@capsem/sdk";
 import type { Args } from "../args.ts";
 import { toFailure } from "../cli-error.ts";
+import { confirm, hasAnswerer } from "../confirm.ts";
 import type { Context, Handler } from "../context.ts";
 import { textOfFailure } from "../error-text.ts";
+import { EXIT } from "../exit-code.ts";
 import { findVm } from "../vm-name.ts";
+import { whileStarting } from "../vm-start.ts";
 import { checkName } from "./create.ts";
 
-export const start = onEach((vm) => vm.start());
+export const start = onEach(async (vm, context) =>
+  whileStarting(context, await context.client(), vm.start()),
+);
 export const stop = onEach((vm) => vm.stop());
 export const restart = onEach((vm) => vm.restart());
 export const remove = onEach((vm) => vm.delete());
 export const rename = onName((vm, name) => vm.rename(name));
 export const persist = onName((vm, name) => vm.persist(name));
 
-export const purge: Handler = async ({ client, output, json }, args) => {
-  const deleted = await (await client()).vms.purge({ all: args.flag("all") });
+export const purge: Handler = async (context, args) => {
+  const { output, json } = context;
+  const client = await context.client();
+  const all = args.flag("all");
+  if (all && !args.flag("yes") && hasAnswerer(context) && !(await mayDeleteKept(context, client))) {
+    await output.say("nothing was deleted");
+    return EXIT.failed;
+  }
+  const deleted = await client.vms.purge({ all });
   if (json) await output.json({ deleted });
   else await output.print(deleted.map((id) => `${id}\n`).join(""));
   return 0;
 };
 
+/** True also where there is none to lose. */
+async function mayDeleteKept(context: Context, client: Client): Promise<boolean> {
+  const names = (await client.vms.list()).flatMap(({ name }) => (name === null ? [] : [name]));
+  if (names.length === 0) return true;
+  const more = names.length > NAMED_MAX ? ` and ${names.length - NAMED_MAX} more` : "";
+  const named = `${names.slice(0, NAMED_MAX).join(", ")}${more}`;
+  return await confirm(context, `delete kept VMs and their disks: ${named}?`);
+}
+
+const NAMED_MAX = 8;
+
 /** One that fails does not keep the others; the first failure is the command's, when all were tried. */
-function onEach(act: (vm: Vm) => Promise<unknown>): Handler {
+function onEach(act: Act): Handler {
   return async (context, args) => {
     const done: string[] = [];
     const failures: unknown[] = [];
@@ -42,9 +65,11 @@ function onEach(act: (vm: Vm) => Promise<unknown>): Handler {
   };
 }
 
-async function actOn(context: Context, word: string, act: (vm: Vm) => Promise<unknown>): Promise<string> {
+type Act = (vm: Vm, context: Context) => Promise<unknown>;
+
+async function actOn(context: Context, word: string, act: Act): Promise<string> {
   const vm = await findVm(context, word);
-  await act(vm);
+  await act(vm, context);
   return vm.id;
 }
 

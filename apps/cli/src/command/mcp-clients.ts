@@ -22,6 +22,8 @@ export interface ConfigFormat {
 
 export interface ClientPlace {
   readonly path: string;
+  /** A project's folder: what is in it may be somebody else's, and no link in it is followed. Null: the user's own. */
+  readonly root: string | null;
   /** Where in the file the entry is. */
   readonly keys: readonly string[];
   readonly format: ConfigFormat;
@@ -35,25 +37,27 @@ type Env = Readonly<Record<string, string | undefined>>;
  */
 export function clientPlace(env: Env, client: ClientName, scope: Scope): ClientPlace {
   const home = homedir();
+  const root = scope === "project" ? resolve(".") : null;
   if (scope === "local" && client !== "claude")
     throw usageError(`Cannot use --scope local: ${client} has user and project`);
   switch (client) {
     case "claude": {
       const format = jsonFormat({ extra: { type: "stdio" }, allowsComments: false });
-      if (scope === "project") return { path: resolve(".mcp.json"), keys: ["mcpServers", "capsem"], format };
+      if (scope === "project")
+        return { path: resolve(".mcp.json"), root, keys: ["mcpServers", "capsem"], format };
       const path = join(folderOf(env, "CLAUDE_CONFIG_DIR") ?? home, ".claude.json");
       const keys = ["mcpServers", "capsem"];
-      return { path, keys: scope === "local" ? ["projects", resolve("."), ...keys] : keys, format };
+      return { path, root, keys: scope === "local" ? ["projects", resolve("."), ...keys] : keys, format };
     }
     case "codex": {
       const folder =
         scope === "project" ? resolve(".codex") : (folderOf(env, "CODEX_HOME") ?? join(home, ".codex"));
-      return { path: join(folder, "config.toml"), keys: ["mcp_servers", "capsem"], format: tomlFormat };
+      return { path: join(folder, "config.toml"), root, keys: ["mcp_servers", "capsem"], format: tomlFormat };
     }
     case "gemini": {
       const folder = scope === "project" ? resolve(".") : home;
       const format = jsonFormat({ extra: {}, allowsComments: true });
-      return { path: join(folder, ".gemini", "settings.json"), keys: ["mcpServers", "capsem"], format };
+      return { path: join(folder, ".gemini", "settings.json"), root, keys: ["mcpServers", "capsem"], format };
     }
   }
 }

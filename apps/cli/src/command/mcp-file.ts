@@ -1,10 +1,13 @@
 import {
   closeSync,
+  constants,
   existsSync,
+  fstatSync,
   fsyncSync,
+  lstatSync,
   mkdirSync,
   openSync,
-  readFileSync,
+  readSync,
   realpathSync,
   renameSync,
   rmSync,
@@ -13,9 +16,12 @@ import {
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { Failure } from "@capsem/base";
+import type { ClientPlace } from "./mcp-clients.ts";
 
 /** A client that runs may write its file as well: the change is made again on what it wrote. */
 const ATTEMPTS_MAX = 5;
+/** Clients keep whole histories in such files; a larger one is not theirs. */
+const FILE_BYTES_MAX = 8 * 1024 * 1024;
 /** A new file is the user's alone; one that exists keeps its mode. */
 const NEW_FILE_MODE = 0o600;
 
@@ -24,11 +30,12 @@ const NEW_FILE_MODE = 0o600;
  * exist, and refuses what it cannot read by a Failure that says why.
  */
 export async function changeFile(
-  path: string,
+  { path, root }: Pick<ClientPlace, "path" | "root">,
   change: (text: string | null) => string | null,
 ): Promise<boolean> {
-  // A link stays a link: people keep such files elsewhere.
-  const target = existsSync(path) ? realpathSync(path) : path;
+  if (root !== null) checkFolders(path, root);
+  // A link of the user's stays a link: people keep such files elsewhere. A project's could name any file of theirs.
+  const target = root === null && existsSync(path) ? realpathSync(path) : path;
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt += 1) {
     const before = read(target);
     const after = changed(path, before, change);
@@ -69,12 +76,66 @@ function replace(target: string, before: string | null, after: string): boolean 
   return true;
 }
 
-function read(path: string): string | null {
-  if (!existsSync(path)) return null;
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(readFileSync(path));
-  } catch (thrown) {
-    if (thrown instanceof Error && "syscall" in thrown) throw thrown;
-    throw new Failure("file_failed", `Cannot change ${JSON.stringify(path)}: it is not UTF-8`);
+/** The folders between a project's own and the file. */
+function checkFolders(path: string, root: string): void {
+  for (let folder = dirname(path); folder !== root && folder !== dirname(folder); folder = dirname(folder)) {
+    const found = lstatSync(folder, { throwIfNoEntry: false });
+    if (found !== undefined && !found.isDirectory())
+      throw unfit(path, `${JSON.stringify(folder)} is ${found.isSymbolicLink() ? "a link" : "no folder"}`);
   }
+}
+
+/** Null: it does not exist. Nothing that is no plain file is waited for, and no link followed: the caller did. */
+function read(path: string): string | null {
+  const file = openFile(path);
+  if (file === null) return null;
+  try {
+    const found = fstatSync(file);
+    if (!found.isFile()) throw unfit(path, "it is no plain file");
+    const bytes = found.size > FILE_BYTES_MAX ? null : readAll(file);
+    if (bytes === null) throw unfit(path, `it is over ${FILE_BYTES_MAX / 1024 / 1024} MiB`);
+    return textOf(path, bytes);
+  } finally {
+    closeSync(file);
+  }
+}
+
+function openFile(path: string): number | null {
+  try {
+    return openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
+  } catch (thrown) {
+    const code = thrown instanceof Error && "code" in thrown ? thrown.code : undefined;
+    if (code === "ENOENT") return null;
+    if (code === "ELOOP") throw unfit(path, "it is a link");
+    // A socket.
+    if (code === "ENXIO") throw unfit(path, "it is no plain file");
+    throw thrown;
+  }
+}
+
+/** Null: it is over the limit, however large it said it was. */
+function readAll(file: number): Uint8Array | null {
+  const parts: Buffer[] = [];
+  for (let bytes = 0; bytes <= FILE_BYTES_MAX; ) {
+    const part = Buffer.alloc(CHUNK_BYTES);
+    const count = readSync(file, part, 0, part.length, null);
+    if (count === 0) return Buffer.concat(parts);
+    parts.push(part.subarray(0, count));
+    bytes += count;
+  }
+  return null;
+}
+
+const CHUNK_BYTES = 262_144;
+
+function textOf(path: string, bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw unfit(path, "it is not UTF-8");
+  }
+}
+
+function unfit(path: string, why: string): Failure {
+  return new Failure("file_failed", `Cannot change ${JSON.stringify(path)}: ${why}`);
 }

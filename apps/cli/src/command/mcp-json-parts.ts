@@ -111,18 +111,23 @@ class Reader {
   }
 
   #string(): string {
-    return this.#scalar(/"(?:[^"\\]|\\.)*"/y) as string;
+    // By hand: a pattern with alternatives takes the engine's stack for each character.
+    let end = this.at + 1;
+    while (end < this.#text.length && this.#text[end] !== '"') end += this.#text[end] === "\\" ? 2 : 1;
+    if (end >= this.#text.length || this.#text[this.at] !== '"') throw this.broken("a value is needed");
+    return this.#parse(this.#text.slice(this.at, end + 1)) as string;
   }
 
   #word(): unknown {
-    return this.#scalar(/[A-Za-z0-9+.-]+/y);
-  }
-
-  /** JSON.parse says whether what has the look of a scalar is one. */
-  #scalar(pattern: RegExp): unknown {
+    const pattern = /[A-Za-z0-9+.-]+/y;
     pattern.lastIndex = this.at;
     const found = pattern.exec(this.#text)?.[0];
     if (found === undefined) throw this.broken("a value is needed");
+    return this.#parse(found);
+  }
+
+  /** JSON.parse says whether what has the look of a scalar is one. */
+  #parse(found: string): unknown {
     try {
       const value: unknown = JSON.parse(found);
       this.at += found.length;

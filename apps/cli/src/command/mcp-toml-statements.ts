@@ -11,7 +11,8 @@ export interface TomlStatement {
   readonly lead: number;
 }
 
-const KEY = /[ \t]*(?:([A-Za-z0-9_-]+)|"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)')[ \t]*/y;
+/** A name in quotes is bounded: the engine's stack is taken for each of its characters. */
+const KEY = /[ \t]*(?:([A-Za-z0-9_-]+)|"((?:[^"\\\n]|\\.){0,4096})"|'([^'\n]*)')[ \t]*/y;
 
 /** As much of TOML as it takes to know where statements begin and end. What it cannot follow is refused. */
 export function scanToml(text: string): TomlStatement[] {

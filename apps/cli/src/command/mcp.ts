@@ -1,14 +1,15 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { Failure } from "@capsem/base";
+import { Failure, isLoopbackHost } from "@capsem/base";
 import type { Args } from "../args.ts";
 import { usageError } from "../cli-error.ts";
 import type { Context, Handler } from "../context.ts";
+import { knownPort } from "../gateway-port.ts";
+import { tokenFileOf } from "../gateway-state.ts";
 import type { Powers } from "../powers.ts";
+import { suggest } from "../suggest.ts";
 import { CLIENT_NAMES, clientPlace, type McpServerEntry, SCOPES } from "./mcp-clients.ts";
 import { changeFile } from "./mcp-file.ts";
-
-const GATEWAY_PORT_DEFAULT = 19_222;
 
 /** Writes the server into a client's own configuration; the token stays in its file. */
 export const install: Handler = async (context, args) => {
@@ -19,8 +20,8 @@ export const install: Handler = async (context, args) => {
     await print(context, client, entry);
     return 0;
   }
-  const { place, name, scope } = placeOf(context, args);
-  const changed = await changeFile(place.path, (text) => place.format.set(text, place.keys, entry));
+  const { place, name, scope } = placeOf(context, args, "configure");
+  const changed = await changeFile(place, (text) => place.format.set(text, place.keys, entry));
   if (json) await output.json({ client: name, scope, path: place.path, changed, server: entry });
   else await output.line(`${changed ? "configured" : "already configured"}: capsem in ${place.path}`);
   await warn(context, args, scope);
@@ -29,8 +30,8 @@ export const install: Handler = async (context, args) => {
 
 export const uninstall: Handler = async (context, args) => {
   const { output, json } = context;
-  const { place, name, scope } = placeOf(context, args);
-  const changed = await changeFile(place.path, (text) => place.format.remove(text, place.keys));
+  const { place, name, scope } = placeOf(context, args, "take capsem out of");
+  const changed = await changeFile(place, (text) => place.format.remove(text, place.keys));
   if (json) await output.json({ client: name, scope, path: place.path, changed });
   else await output.line(`${changed ? "removed" : "not there"}: capsem in ${place.path}`);
   return 0;
@@ -42,24 +43,27 @@ async function print({ output, json, powers }: Context, client: string | undefin
     await (json ? output.json(snippet) : output.line(JSON.stringify(snippet, null, 2)));
     return;
   }
-  const place = clientPlace(powers.env, nameOf(client), "user");
+  const place = clientPlace(powers.env, nameOf(client, "configure"), "user");
   await output.print(place.format.set(null, place.keys, entry));
 }
 
-function placeOf({ powers }: Context, args: Args) {
+function placeOf({ powers }: Context, args: Args, doing: string) {
   const client = args.words[0];
   if (client === undefined)
     throw usageError(`Cannot use mcp: name a client, ${CLIENT_NAMES.join(", ")}; --print serves any other`);
   const scope = args.choice("scope", SCOPES) ?? "user";
-  const name = nameOf(client);
+  const name = nameOf(client, doing);
   return { name, scope, place: clientPlace(powers.env, name, scope) };
 }
 
-function nameOf(word: string) {
+function nameOf(word: string, doing: string) {
   const name = CLIENT_NAMES.find((each) => each === word);
   if (name !== undefined) return name;
+  const near = suggest(word, CLIENT_NAMES);
+  const hint = near === null ? "" : `, did you mean ${near}?`;
+  const more = doing === "configure" ? "; --print serves any other" : "";
   throw usageError(
-    `Cannot configure ${JSON.stringify(word)}: it is one of ${CLIENT_NAMES.join(", ")}; --print serves any other`,
+    `Cannot ${doing} ${JSON.stringify(word)}: the known clients are ${CLIENT_NAMES.join(", ")}${more}${hint}`,
   );
 }
 
@@ -74,29 +78,34 @@ function entryOf(powers: Powers, args: Args): McpServerEntry {
 
 function tokenFile(powers: Powers, args: Args): string {
   const given = args.text("token-file");
-  return given === undefined ? join(powers.home, "run", "gateway.token") : resolve(given);
+  return given === undefined ? tokenFileOf(powers.home) : resolve(given);
 }
 
 function gatewayUrl(powers: Powers, args: Args): string {
   const given = args.text("gateway-url");
-  if (given === undefined) return `http://127.0.0.1:${portOf(powers)}`;
+  if (given === undefined) return `http://127.0.0.1:${knownPort(powers)}`;
   const url = URL.canParse(given) ? new URL(given) : null;
   const isGood = url !== null && /^https?:$/.test(url.protocol) && url.username === "" && url.password === "";
   if (!isGood)
     throw usageError("Cannot use --gateway-url: an http or https address without a password is needed");
-  return given;
-}
-
-/** Of the gateway that runs or ran last, else what it takes by itself. */
-function portOf({ home }: Powers): number {
-  const file = join(home, "run", "gateway.port");
-  const port = existsSync(file) ? Number(readFileSync(file, "utf8").trim()) : GATEWAY_PORT_DEFAULT;
-  return Number.isInteger(port) && port > 0 && port < 65_536 ? port : GATEWAY_PORT_DEFAULT;
+  if (url.protocol === "https:") return given;
+  // What is written here gets the token with every call.
+  if (!isLoopbackHost(url.hostname))
+    throw usageError("Cannot use --gateway-url: http is for this machine alone, use https");
+  // The gateway listens on IPv4 alone; the same port of the name's other address may be another user's.
+  return given.replace(/^(http:\/\/)localhost(?=[:/]|$)/i, "$1127.0.0.1");
 }
 
 async function warn({ output, powers }: Context, args: Args, scope: string): Promise<void> {
-  if (!existsSync(tokenFile(powers, args)))
-    await output.say("the gateway has no token yet: capsem gateway start makes it");
+  const file = tokenFile(powers, args);
+  if (!existsSync(file)) {
+    const isOurs = file === tokenFileOf(powers.home);
+    await output.say(
+      isOurs
+        ? "the gateway has no token yet: capsem gateway start makes it"
+        : `the token file ${JSON.stringify(file)} is not there`,
+    );
+  }
   if (scope === "project")
     await output.say("the file names paths of this machine: it is of no use to others");
 }

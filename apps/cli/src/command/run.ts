@@ -9,6 +9,7 @@ import { followJob } from "../job-follow.ts";
 import { checkJobSize, envBytesOf } from "../job-size.ts";
 import { JOB_ENV_BYTES_MAX, KILL_GRACE_MS } from "../limits.ts";
 import { sizeOf, withSizeLimits } from "../vm-size.ts";
+import { whileStarting } from "../vm-start.ts";
 import { type Copied, checkFolder, copyIn, copyOut } from "../workspace-copy.ts";
 
 const SIGINT = 2;
@@ -44,7 +45,8 @@ export const run: Handler = async (context, args) => {
   try {
     client = await untilKilled(context.client(), killed.signal);
     const request = { ...size, ...(env === undefined || !forVm ? {} : { env }) };
-    held = await withSizeLimits(client, size, client.hold(request, { signal: killed.signal }));
+    const holding = whileStarting(context, client, client.hold(request, { signal: killed.signal }));
+    held = await withSizeLimits(client, size, holding);
     const vm = client.vm(held.info.id);
     const copied =
       folder === undefined ? null : await untilKilled(copyIn(context, vm, folder), killed.signal);

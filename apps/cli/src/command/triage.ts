@@ -21,6 +21,8 @@ export const triage: Handler = async (context, args) => {
     const columns = powers.stdout.size()?.cols ?? 2 * PLAIN_COLUMNS;
     await output.print(renderFindings(found.findings, columns));
   }
+  // Panics are files; the rest is in the service's memory and began with it.
+  await output.say("failed VMs, errors and slow calls are those since the service started");
   if (found.truncated) await output.say("there is more: --limit and --since choose");
   return 0;
 };

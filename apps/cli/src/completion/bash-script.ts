@@ -54,7 +54,7 @@ _capsem() {
     if [[ $cur == -* ]]; then
       COMPREPLY=($(compgen -W '--help --version --json' -- "$cur"))
     else
-      COMPREPLY=($(compgen -W "$_capsem_first help" -- "$cur"))
+      COMPREPLY=($(compgen -W "$_capsem_first" -- "$cur"))
     fi
     return
   fi

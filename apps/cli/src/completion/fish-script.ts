@@ -45,7 +45,6 @@ function __capsem_none
 end
 
 complete -c capsem -f
-complete -c capsem -n __capsem_none -a help -d 'Show help'
 ${first.map((word) => `complete -c capsem -n __capsem_none -a ${word} -d ${quoted(summaryOf(rows, word))}`).join("\n")}
 ${lines.join("\n")}
 `;

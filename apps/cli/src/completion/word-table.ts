@@ -35,7 +35,17 @@ export function wordRows(commands: readonly Command[]): WordRow[] {
       repeats: false,
     });
   }
-  return [...rows.values()];
+  return [...rows.values(), ...helpRows([...rows.values()])];
+}
+
+/** Help takes the words of every command. */
+function helpRows(rows: readonly WordRow[]): WordRow[] {
+  const groups = rows.filter(({ key }) => rows.some((other) => other.key.startsWith(`${key} `)));
+  const row = (key: string, words: readonly WordKind[]): WordRow => ({
+    ...{ key, summary: "Show help", options: COMMON_OPTIONS, words, repeats: false },
+  });
+  const first: WordKind = { kind: "choice", choices: firstWords(rows) };
+  return [row("help", [first]), ...groups.map(({ key, words }) => row(`help ${key}`, words.slice(0, 1)))];
 }
 
 /** First words of all commands, each once. */

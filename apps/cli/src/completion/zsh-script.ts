@@ -35,7 +35,7 @@ _capsem_find() {
   fi
   _capsem_kind=choice
   if ((\${#plain} == 0)); then
-    if [[ $cur == -* ]]; then reply=(--help --version --json); else reply=(\${=_capsem_first} help); fi
+    if [[ $cur == -* ]]; then reply=(--help --version --json); else reply=(\${=_capsem_first}); fi
     return
   fi
   if ((\${#plain} > 1)) && _capsem_row "\${plain[1]} \${plain[2]}"; then

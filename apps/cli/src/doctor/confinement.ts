@@ -1,7 +1,8 @@
 import { execFile } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { DOCTOR_COMMAND_MS } from "../limits.ts";
+import { DOCTOR_COMMAND_MS, RECORD_BYTES_MAX } from "../limits.ts";
+import { readSmallFile } from "../own-home.ts";
 import type { Powers } from "../powers.ts";
 import type { Finding } from "./findings.ts";
 
@@ -47,7 +48,9 @@ function landlockVersion(addon: string): Promise<number> {
 
 function allowsUnconfined(home: string): boolean {
   try {
-    const settings = JSON.parse(readText(join(home, "settings.json"))) as { allow_unconfined?: unknown };
+    const settings = JSON.parse(readSmallFile(join(home, "settings.json"), RECORD_BYTES_MAX)) as {
+      allow_unconfined?: unknown;
+    };
     return settings.allow_unconfined === true;
   } catch {
     // None, or one that the service itself refuses.
@@ -59,7 +62,7 @@ function readText(path: string): string {
   try {
     return readFileSync(path, "utf8");
   } catch {
-    // Not there: a kernel, or a home, without it.
+    // Not there: a kernel without it.
     return "";
   }
 }

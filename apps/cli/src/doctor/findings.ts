@@ -1,6 +1,7 @@
 import type { Powers } from "../powers.ts";
 import { confinement } from "./confinement.ts";
 import { gateway } from "./gateway.ts";
+import { homeFolder } from "./home.ts";
 import { diskSpace, guestImage, kvm, nodeVersion, serviceSocket } from "./machine.ts";
 import { program } from "./program.ts";
 import { vmRecords } from "./vm-records.ts";
@@ -25,7 +26,7 @@ export function findings(powers: Powers): Check[] {
     ["qemu-img", "qemu-img", "--version", "qemu-utils", "disks cannot be made"],
     ["e2fsprogs", "mkfs.ext4", "-V", "e2fsprogs", "file systems cannot be made"],
     ["mmdebstrap", "mmdebstrap", "--version", "mmdebstrap", "the guest image cannot be built"],
-    ["busybox", "busybox", "--help", "busybox-static", "the guest cannot boot"],
+    ["flock", "flock", "--version", "util-linux", "the service cannot start"],
     ["g++", "g++", "--version", "g++", "the native addon cannot be built"],
   ];
   return [
@@ -36,6 +37,7 @@ export function findings(powers: Powers): Check[] {
           program({ name, file, flag, debian, lack }, powers),
     ),
     kvm,
+    () => homeFolder(powers),
     () => diskSpace(powers),
     () => guestImage(powers),
     () => confinement(powers),

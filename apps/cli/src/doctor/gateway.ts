@@ -1,11 +1,17 @@
-import { findGateway } from "../gateway-state.ts";
+import { messageOf } from "@capsem/base";
+import { findGateway, type GatewayState } from "../gateway-state.ts";
 import type { Powers } from "../powers.ts";
 import type { Finding } from "./findings.ts";
 
 /** It is started when somebody wants it, so that its absence is no fault. */
 export async function gateway(powers: Powers): Promise<Finding> {
   const name = "gateway";
-  const found = await findGateway(powers);
+  let found: GatewayState | null;
+  try {
+    found = await findGateway(powers);
+  } catch (thrown) {
+    return { name, state: "missing", detail: messageOf(thrown), remedy: "See home" };
+  }
   if (found === null) {
     return { name, state: "good", detail: "not running; capsem gateway start starts it", remedy: "" };
   }

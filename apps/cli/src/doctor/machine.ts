@@ -72,9 +72,14 @@ export async function serviceSocket(powers: Powers): Promise<Finding> {
     if (!(await probe(client, powers))) {
       return { name, state: "good", detail: "not running; the next command starts it", remedy: "" };
     }
-    const { pid, accelerator } = await client.status();
+    const { pid, accelerator, confinement, vms } = await client.status();
     const speed = accelerator === null ? "" : `, accelerator ${accelerator.name} (${accelerator.reason})`;
-    return { name, state: "good", detail: `answers, pid ${pid}${speed}`, remedy: "" };
+    const detail = `answers, pid ${pid}${speed}`;
+    if (vms.running === 0) return { name, state: "good", detail, remedy: "" };
+    if (confinement.is_enforced)
+      return { name, state: "good", detail: `${detail}; VMs confined by ${confinement.reason}`, remedy: "" };
+    const remedy = 'Stop what runs unconfined, and take "allow_unconfined" out of settings.json';
+    return { name, state: "warning", detail: `${detail}; VMs not confined: ${confinement.reason}`, remedy };
   } catch (thrown) {
     return { name, state: "missing", detail: messageOf(thrown), remedy: "Run ./capsem service stop --force" };
   }

@@ -1,6 +1,8 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { VM_ID_PATTERN } from "@capsem/base";
+import { RECORD_BYTES_MAX } from "../limits.ts";
+import { readSmallFile } from "../own-home.ts";
 import type { Powers } from "../powers.ts";
 import type { Finding } from "./findings.ts";
 
@@ -25,7 +27,7 @@ export function vmRecords({ home }: Powers): Finding {
 /** One without a record yet is being made. */
 function isReadable(path: string, id: string): boolean {
   try {
-    const found: unknown = JSON.parse(readFileSync(path, "utf8"));
+    const found: unknown = JSON.parse(readSmallFile(path, RECORD_BYTES_MAX));
     return typeof found === "object" && found !== null && "id" in found && found.id === id;
   } catch (thrown) {
     return thrown instanceof Error && "code" in thrown && thrown.code === "ENOENT";

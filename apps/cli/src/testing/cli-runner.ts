@@ -28,7 +28,7 @@ export interface CliRunner {
 }
 
 /** A loaded machine makes short work long enough to be told of. */
-const PROGRESS = /^capsem: (copying|starting the service|stopping the service).*\n/gm;
+const PROGRESS = /^capsem: (copying|starting the service|stopping the service|making|finding out).*\n/gm;
 const source = dirname(dirname(fileURLToPath(import.meta.url)));
 
 export async function createCliRunner(): Promise<CliRunner> {

@@ -56,6 +56,7 @@ export const HANDLERS: Partial<Record<RouteName, Handler>> = {
     vms: { running: state.vms.size, total: state.vms.size },
     confinement: { is_enforced: false, reason: "a fixture confines nothing" },
     pool: { warm: 2, preparing: 0, target: 2 },
+    goldens: { ready: 1, making: 0 },
     limits: FIXTURE_LIMITS,
   }),
   stats: ({ state }) => ({
