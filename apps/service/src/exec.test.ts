@@ -13,6 +13,8 @@ interface Result {
   exit_code: number | null;
   signal: number | null;
   timed_out: boolean;
+  duration_ms: number;
+  agent_ms: number;
   stdout: Data;
   stderr: Data;
 }
@@ -32,7 +34,8 @@ test("bytes, characters, signals and limits come back as they are", async () => 
     signal: 9,
   });
   const large = await exec({ command: "head -c 3000000 /dev/zero | tr '\\0' é" });
-  expect(large.stdout.truncated).toBe(true);
+  expect(large.stdout).toMatchObject({ truncated: true, total_bytes: 3_000_000 });
+  for (const ms of [large.duration_ms, large.agent_ms]) expect(String(ms)).toMatch(/^[0-9]+(\.[0-9])?$/);
   expect(large.stderr.truncated).toBe(false);
   const fed = await exec({ argv: ["cat"], stdin: { encoding: "base64", data: "/wAB" } });
   expect(fed.stdout.data).toBe("/wAB");
@@ -51,6 +54,24 @@ test("bad commands are refused with their kind", async () => {
   expect(await refused({ argv: ["no-such-program-here"] })).toBe("command_not_found");
   expect(await refused({ command: "true", env: { IFS: "x" } })).toBe("invalid_input");
   expect(await refused({ command: "cat", stdin: { encoding: "base64", data: "!!!" } })).toBe("invalid_input");
+});
+
+test.each(["1e300", "1.5", "0", "-1", "soon"])("a time left of %s is refused", async (time) => {
+  const rig = await rigWith();
+  const headers = { "x-capsem-time-left-ms": time };
+  const refused = await rig.client.call("GET", "/status", { headers });
+  expect(errorOf(refused)).toMatchObject({ kind: "invalid_input", status: 400 });
+});
+
+test("a deadline beyond what a timer takes lets a command end by itself", async () => {
+  const rig = await rigWith();
+  const id = await createVm(rig);
+  for (const time of ["2147483647", "3000000000", "4294967296"]) {
+    const headers = { "x-capsem-time-left-ms": time };
+    const body = { command: "sleep 0.05; echo done" };
+    const reply = await rig.client.call("POST", `/vms/${id}/exec`, { headers, body });
+    expect(reply.json<Result>().stdout.data, time).toBe("done\n");
+  }
 });
 
 test("64 commands at once all end", async () => {

@@ -1,6 +1,10 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { Failure } from "@capsem/base";
 import { expect, test } from "vitest";
 import { writeFileAtomic } from "./home/atomic-file.ts";
+import { vmFolder } from "./home/layout.ts";
+import { VM_LIMITS } from "./limits.ts";
 import type { FakePoint, FakeScript } from "./testing/fake-script.ts";
 import { createVm, errorOf, expectBaseline, infoOf, untilState, useRigs } from "./testing/use-rigs.ts";
 import { removePath } from "./vm/remove-files.ts";
@@ -159,6 +163,22 @@ test("a disk above its quota stops a retained VM and fails a temporary one", asy
   expect(await infoOf(rig, kept)).toMatchObject({ state: "stopped", reason: "disk_quota" });
   expect(await infoOf(rig, temporary)).toMatchObject({ state: "failed", reason: "disk_quota" });
   expect(rig.counts().processes).toBe(0);
+});
+
+test("what an owner writes beside its disk counts, in bytes and in files", async () => {
+  const rig = await rigWith();
+  const [large, many, good] = [await createVm(rig), await createVm(rig), await createVm(rig)];
+  const jobsOf = (id: string) => vmFolder(rig.layout, id).jobs;
+  rig.faults.diskBytes = VM_LIMITS.diskAllocatedBytesMax - 512 * 1024;
+  writeFileSync(join(jobsOf(large), "spool"), Buffer.alloc(1024 ** 2, 1));
+  mkdirSync(join(jobsOf(many), "deep"));
+  for (let file = 0; file < VM_LIMITS.jobEntriesMax; file++)
+    writeFileSync(join(jobsOf(many), "deep", `${file}`), "");
+  await rig.service.sweep.pass();
+  for (const id of [large, many]) {
+    expect(await infoOf(rig, id)).toMatchObject({ state: "failed", reason: "disk_quota" });
+  }
+  expect(await infoOf(rig, good)).toMatchObject({ state: "running" });
 });
 
 test("idle and old VMs end, but not while a job runs", async () => {

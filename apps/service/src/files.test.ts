@@ -102,8 +102,9 @@ test("logs are sorted by source and read in windows", async () => {
   await expect
     .poll(() => logs("source=console"), { timeout: 30_000 })
     .toEqual({ lines: ["boot one", "boot two", "\\x1b[2Jevil"], truncated: false });
-  expect(await logs("tail=1")).toEqual({ lines: ["\\x1b[2Jevil"], truncated: true });
-  expect(await logs("grep=two")).toEqual({ lines: ["boot two"], truncated: false });
+  expect(await logs("source=console&tail=1")).toEqual({ lines: ["\\x1b[2Jevil"], truncated: true });
+  expect(await logs("grep=two")).toEqual({ lines: ["console: boot two"], truncated: false });
+  expect(JSON.stringify(await logs(""))).toMatch(/console: boot one.*owner: .*claimed/);
   expect(JSON.stringify(await logs("source=owner"))).toContain("claimed");
   expect(await logs("source=guest")).toEqual({ lines: [], truncated: false });
 });

@@ -66,3 +66,21 @@ test("a stored golden of a wrong size is reported and built again", async () => 
   expect(rig.log.some(({ message }) => message === "golden is corrupt: it is built again")).toBe(true);
   expect(built(rig)).toBe(1);
 });
+
+test("status tells of goldens that are being made and of those in memory, and a create that waits is not slow", async () => {
+  const rig = await rigWith({ hasGolden: false, script: { readyDelayMs: 500, only: ["golden"] } });
+  const goldens = async () => (await rig.client.get("/status")).json<{ goldens: object }>().goldens;
+  const findings = async () => (await rig.client.get("/triage")).json<{ findings: object[] }>().findings;
+  const creating = rig.client.post("/vms/create", {});
+  await expect.poll(goldens).toEqual({ ready: 0, making: 1 });
+  rig.advance(20_000);
+  expect((await creating).status).toBe(200);
+  expect(await goldens()).toEqual({ ready: 1, making: 0 });
+  expect(await findings()).toEqual([]);
+  rig.script({ readyDelayMs: 500 });
+  const later = rig.client.post("/vms/create", {});
+  await expect.poll(() => rig.service.registry.list().length).toBe(2);
+  rig.advance(2_500);
+  expect((await later).status).toBe(200);
+  expect(await findings()).toMatchObject([{ kind: "slow", title: "create took longer than 2000 ms" }]);
+});

@@ -3,6 +3,19 @@ const KIB = 1024;
 const MIB = 1024 * KIB;
 const GIB = 1024 * MIB;
 
+export const HOME_LIMITS = {
+  /** settings.json, vm.json and the like: an environment is the largest thing in them. */
+  jsonFileBytesMax: 4 * MIB,
+  /** A lock file that is taken away under us, again and again, is somebody's game. */
+  lockTries: 8,
+} as const;
+
+export const CONFINEMENT_LIMITS = {
+  /** In the one line of a status. */
+  vmsNamedMax: 3,
+  wordsCharactersMax: 300,
+} as const;
+
 export const HTTP_LIMITS = {
   jsonBodyBytesMax: 10 * MIB,
   /** A file larger than a VM's disk quota can never be kept. */
@@ -60,6 +73,8 @@ export const TROUBLE_LIMITS = {
   /** Panics that are read out of the gateway's log. */
   gatewayPanicsMax: 50,
   gatewayPanicBytesMax: 256 * KIB,
+  /** A number and a line's end. */
+  pidFileBytesMax: 64,
 } as const;
 
 export const EXEC_LIMITS = {
@@ -108,7 +123,10 @@ export const VM_LIMITS = {
   /** Share of the available memory that VMs may be promised. */
   memoryShare: 0.75,
   diskFloorBytes: 2 * GIB,
+  /** Its disk and what its owner keeps beside it. */
   diskAllocatedBytesMax: 10 * GIB,
+  /** An owner keeps a file of each of 256 finished jobs, and of those that run. */
+  jobEntriesMax: 4_096,
   diskCapacityBytes: 64 * GIB,
   memoryGibMin: 0.25,
   /** First user id of a VM where the service runs as root. */
@@ -146,6 +164,11 @@ export const LOG_LIMITS = {
   filesAFolder: 128,
   /** One line; the rest of a longer one is dropped. */
   lineBytesMax: 64 * KIB,
+  /** What one VM's processes may say, and how much at once: a boot says less than a tenth of it. */
+  bytesPerSecondMax: 512 * KIB,
+  burstBytesMax: 1 * MIB,
+  /** To parse and sort a line costs what so many of its bytes do. */
+  lineCostBytes: 256,
   tailLines: 200,
   /** Lines of the tail that an answer carries. */
   tailLinesShown: 40,
@@ -153,6 +176,8 @@ export const LOG_LIMITS = {
   tailFieldsCharactersMax: 1_000,
   windowBytesDefault: 12 * KIB,
   windowBytesMax: 1 * MIB,
+  /** What one request may make us read of logs, whose size others decide; older lines are as good as gone. */
+  readBytesMax: 16 * MIB,
   panicsKept: 50,
   /** Lines waiting for the disk; more are dropped and counted, because a guest decides how much it prints. */
   pendingBytesMax: 4 * MIB,

@@ -7,6 +7,7 @@ import type { Duplex, Readable, Writable } from "node:stream";
 import { Bug, messageOf } from "@capsem/base";
 import { nodeReadPaths } from "@capsem/jail";
 import { builtPath, native } from "@capsem/native";
+import { lockFile } from "./home/lock-file.ts";
 import { type OwnerProgram, ownerWords } from "./owner/owner-launch.ts";
 import type { Confinement, OwnerChild, OwnerExit, Powers, Processes } from "./powers.ts";
 
@@ -33,6 +34,7 @@ export function nodePowers(ownerPath: string): Powers {
       const { bavail, bsize } = await statfs(folder);
       return bavail * bsize;
     },
+    lockFile,
     processes: linuxProcesses(),
     startOwner: (plan, descriptors) => startOwner(ownerWords(program, plan), descriptors),
     confinement: () => confinementOf(native().landlockAbi()),

@@ -11,6 +11,8 @@ export interface Powers {
   random(bytes: number): Uint8Array;
   availableMemoryBytes(): number;
   freeDiskBytes(folder: string): Promise<number>;
+  /** Locks the open file for this process alone, until its descriptor is closed. False: another process has it. */
+  lockFile(fd: number): boolean;
   readonly processes: Processes;
   /** `descriptors` become 4 and up, in the order that the plan's numbers say. */
   startOwner(plan: SpawnPlan, descriptors: readonly number[]): OwnerChild;

@@ -1,5 +1,7 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import {
+  chmodSync,
+  chownSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -9,6 +11,7 @@ import {
   realpathSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -29,6 +32,10 @@ interface Daemon {
   readonly exited: Promise<number | null>;
   readonly errors: () => string;
 }
+
+/** Only root can make what another user would. */
+const isRoot = process.getuid?.() === 0;
+const STRANGER = 4_242;
 
 const daemons: Daemon[] = [];
 const homes: string[] = [];
@@ -126,13 +133,15 @@ test("a stop ends VMs in order and takes the socket and pid file away", async ()
   await created(client, {});
   daemon.child.kill("SIGTERM");
   expect(await daemon.exited).toBe(0);
-  expect(readdirSync(join(home, "run"))).toEqual([]);
+  expect(readdirSync(join(home, "run"))).toEqual(["service.lock"]);
   expect(readdirSync(join(home, "vms"))).toEqual([kept]);
   expect(pidsNaming(home)).toEqual([]);
   const next = await running(home);
+  // It was asked for, so there is nothing to explain; and nothing to tell of the service that ended.
   expect((await next.client.get("/vms/list")).json()).toMatchObject({
-    vms: [{ id: kept, state: "stopped", reason: "service_lost" }],
+    vms: [{ id: kept, state: "stopped", reason: null }],
   });
+  expect((await next.client.get("/panics")).json()).toMatchObject({ panics: [] });
 });
 
 test("after kill -9 a restart reaps orphans, frees names and finishes what was begun", async () => {
@@ -181,6 +190,29 @@ test("owners end by themselves when their service is killed", async () => {
   await expect.poll(() => pidsNaming(home), { timeout: 10_000 }).toEqual([]);
 });
 
+test("a service that was killed is a panic of the next one, once", async () => {
+  const home = newHome();
+  const { daemon, client } = await running(home);
+  await client.get("/status");
+  const pid = daemon.child.pid;
+  daemon.child.kill("SIGKILL");
+  await daemon.exited;
+  const next = await running(home);
+  const panics = async ({ client }: { client: Client }) =>
+    (await client.get("/panics")).json<{ panics: Record<string, unknown>[] }>().panics;
+  const found = await panics(next);
+  expect(found).toMatchObject([
+    {
+      ...{ process: "service", pid, frames: [] },
+      message: "the previous service ended without a word (killed, or the machine stopped)",
+      location: expect.stringMatching(/^its log ends at \d{4}-/),
+    },
+  ]);
+  next.daemon.child.kill("SIGTERM");
+  await next.daemon.exited;
+  expect(await panics(await running(home))).toEqual(found);
+});
+
 test("stale sockets and pid files are replaced", async () => {
   const home = newHome();
   mkdirSync(join(home, "run"));
@@ -225,4 +257,89 @@ test("an uncaught error leaves a panic file and ends the process", async () => {
     unknown
   >;
   expect(panic).toMatchObject({ process: "service", message: "Error: scripted panic" });
+});
+
+test.runIf(isRoot).each(["", "run", "logs", "vms", "tmp", "logs/panics"])(
+  "a home whose folder %j another user made is refused, with its owner and what to do",
+  async (name) => {
+    const home = newHome();
+    const folder = join(home, name);
+    mkdirSync(folder, { recursive: true });
+    chownSync(folder, STRANGER, STRANGER);
+    chmodSync(folder, 0o777);
+    const daemon = start(home);
+    expect(await daemon.exited).toBe(EXIT_CODES.homeRefused);
+    expect(daemon.errors()).toContain(`Cannot use "${folder}": it belongs to user ${STRANGER}`);
+    expect(daemon.errors()).toContain("choose another home");
+  },
+);
+
+test("folders of ours that others could write are closed, and the service starts", async () => {
+  const home = newHome();
+  chmodSync(home, 0o777);
+  mkdirSync(join(home, "run"));
+  chmodSync(join(home, "run"), 0o775);
+  await running(home);
+  for (const name of [".", "run", "vms", "logs"]) expect(statSync(join(home, name)).mode & 0o777).toBe(0o700);
+});
+
+test("a home is reached through a link, and named by its real path", async () => {
+  const home = newHome();
+  symlinkSync(home, `${home}-link`);
+  mkdirSync(join(home, "run"));
+  const daemon = start(`${home}-link`);
+  const client = await untilAnswers(home);
+  expect((await client.get("/status")).json()).toMatchObject({ home });
+  expect(await start(home).exited).toBe(EXIT_CODES.alreadyRunning);
+  daemon.child.kill("SIGKILL");
+});
+
+test("a log that is a link or a second name writes into nobody's file, and that is said", async () => {
+  const home = newHome();
+  const victim = join(home, "victim");
+  writeFileSync(victim, "keep\n");
+  mkdirSync(join(home, "logs"));
+  symlinkSync(victim, join(home, "logs", "service.jsonl"));
+  const { daemon } = await running(home);
+  await expect.poll(() => daemon.errors()).toContain("Cannot write its log");
+  expect(readFileSync(victim, "utf8")).toBe("keep\n");
+});
+
+test("nothing of a running service can be taken by another user to keep the next one from starting", async () => {
+  const home = newHome();
+  for (const folder of [join(home, ".."), home]) chmodSync(folder, 0o755);
+  const { daemon } = await running(home);
+  chmodSync(join(home, "run"), 0o755);
+  // Every user may read the names of abstract sockets, and bind one that is free.
+  expect(readFileSync("/proc/net/unix", "utf8")).not.toMatch(/@capsem-service/);
+  daemon.child.kill("SIGKILL");
+  await daemon.exited;
+  if (isRoot) {
+    const lock = join(home, "run", "service.lock");
+    const attack = () =>
+      execFileSync("setpriv", [`--reuid=${STRANGER}`, "--clear-groups", "flock", "-n", lock, "true"], {
+        stdio: "pipe",
+      });
+    expect(attack).toThrow("Permission denied");
+    chmodSync(lock, 0o644);
+    expect(attack).not.toThrow();
+  }
+  await running(home);
+  expect(statSync(join(home, "run", "service.lock")).mode & 0o777).toBe(0o600);
+});
+
+test("a pipe in the place of a record or of the settings does not hold up the start", async () => {
+  const home = newHome();
+  const folder = join(home, "vms", "vm_aaaaaaaaaaaaaaaa");
+  mkdirSync(folder, { recursive: true });
+  for (const name of ["vm.json", "processes.json"]) execFileSync("mkfifo", [join(folder, name)]);
+  const { client } = await running(home);
+  expect((await client.get("/vms/list")).json()).toMatchObject({
+    vms: [{ id: "vm_aaaaaaaaaaaaaaaa", state: "failed", reason: "record_unreadable" }],
+  });
+  const other = newHome("other");
+  execFileSync("mkfifo", [join(other, "settings.json")]);
+  const daemon = start(other);
+  expect(await daemon.exited).toBe(EXIT_CODES.failed);
+  expect(daemon.errors()).toContain("it is no file");
 });

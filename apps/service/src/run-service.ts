@@ -1,16 +1,18 @@
 import { mkdir, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { Failure, messageOf, within } from "@capsem/base";
+import { ensureOwnFolder, openOwnRoot } from "@capsem/base/own-folder";
 import { takeInstanceLock } from "./home/instance-lock.ts";
 import { createHome, type HomeLayout, homeLayout } from "./home/layout.ts";
 import { checkSchemaVersion } from "./home/schema-version.ts";
 import { PROCESS_LIMITS } from "./limits.ts";
 import { LogFile } from "./log/log-file.ts";
-import { createServiceLog } from "./log/service-log.ts";
+import { createServiceLog, type ServiceLog } from "./log/service-log.ts";
 import type { Machinery } from "./machinery.ts";
 import type { Powers } from "./powers.ts";
 import { startService } from "./service.ts";
 import { readSettings } from "./settings.ts";
+import { findLostService } from "./trouble/lost-service.ts";
 import { panicOf, writePanic } from "./trouble/panic.ts";
 
 export const EXIT_CODES = { stopped: 0, failed: 1, alreadyRunning: 3, homeRefused: 4, panic: 70 } as const;
@@ -33,12 +35,14 @@ export interface RunOptions {
 /** The whole life of the service process. Resolves with its exit code. */
 export async function runService(options: RunOptions): Promise<number> {
   try {
-    // The lock's name needs the real path, and only the lock allows to touch anything else.
-    await mkdir(options.home, { recursive: true, mode: 0o700 });
-    const home = await realpath(options.home);
-    const lock = await takeInstanceLock(options.powers.uid, home);
+    const { uid, lockFile } = options.powers;
+    const home = openOwnRoot(options.home, uid);
+    const { run } = homeLayout(home);
+    ensureOwnFolder(run, uid);
+    // Only the lock allows to touch anything else.
+    const lock = takeInstanceLock(run, lockFile);
     try {
-      return await serve(options, homeLayout(home, options.cache));
+      return await serve(options, homeLayout(home, await realCache(options.cache)));
     } finally {
       lock.release();
     }
@@ -50,14 +54,17 @@ export async function runService(options: RunOptions): Promise<number> {
 
 async function serve(options: RunOptions, layout: HomeLayout): Promise<number> {
   const { powers } = options;
-  await checkHome(layout);
-  const file = new LogFile(join(layout.logs, "service.jsonl"));
+  await checkHome(layout, powers.uid);
+  const file = new LogFile(join(layout.logs, "service.jsonl"), {
+    onError: (thrown) => options.say(`capsem service: Cannot write its log: ${messageOf(thrown)}`),
+  });
   const log = createServiceLog(file, powers.nowMs);
   options.onUncaught((thrown) => {
     const time = new Date(powers.nowMs());
     writePanic(layout.panics, panicOf({ process: "service", pid: powers.pid, time, thrown }));
     options.exit(EXIT_CODES.panic);
   });
+  await keepLostService(layout, powers.nowMs(), log);
   const settings = await readSettings(layout.settings, options.poolSize);
   const machinery = options.machinery(layout);
   const service = await startService({ layout, powers, machinery, settings, log });
@@ -74,13 +81,31 @@ async function serve(options: RunOptions, layout: HomeLayout): Promise<number> {
 }
 
 /** Refused before a folder is made: a home of a newer version is not ours to change. */
-async function checkHome(layout: HomeLayout): Promise<void> {
+async function checkHome(layout: HomeLayout, uid: number): Promise<void> {
   await checkSchemaVersion(layout);
-  await createHome(layout);
+  await createHome(layout, uid);
+}
+
+async function realCache(path: string | undefined): Promise<string | undefined> {
+  if (path === undefined) return undefined;
+  await mkdir(path, { recursive: true, mode: 0o700 });
+  return realpath(path);
 }
 
 function exitCodeOf(thrown: unknown): number {
   if (!(thrown instanceof Failure)) return EXIT_CODES.failed;
   if (thrown.kind === "already_running") return EXIT_CODES.alreadyRunning;
-  return thrown.kind.startsWith("schema_") ? EXIT_CODES.homeRefused : EXIT_CODES.failed;
+  return /^(schema|folder|cache)_/.test(thrown.kind) ? EXIT_CODES.homeRefused : EXIT_CODES.failed;
+}
+
+/** A record of trouble must not be what keeps a service from starting. */
+async function keepLostService(layout: HomeLayout, nowMs: number, log: ServiceLog): Promise<void> {
+  try {
+    const lost = await findLostService(layout, nowMs);
+    if (lost === null) return;
+    writePanic(layout.panics, lost);
+    log("warning", lost.message, { pid: lost.pid, location: lost.location });
+  } catch (thrown) {
+    log("error", "cannot tell of the previous service", { cause: messageOf(thrown) });
+  }
 }

@@ -61,7 +61,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const uids = new UidSlots(powers.uid, layout.home);
   const owners = new OwnerStarter(powers, machinery, uids, settings.allow_unconfined);
   const starter = observedStarter(owners, observation, layout, powers, log);
-  const goldens = new GoldenBook({ layout, powers, machinery, starter, log });
+  const goldens = new GoldenBook({ layout, powers, machinery, starter, log }, () => findings.prepared());
   const launcher = new Launcher(layout, machinery, goldens, starter);
   const quota = new Quota(powers, settings, layout);
   const shape = quota.defaultShape;
@@ -84,7 +84,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     registry,
     lifecycle,
     log,
-    status: () => serviceStatusOf({ layout, powers, settings, registry, pool, launcher, startedAt }),
+    status: () => serviceStatusOf({ layout, powers, settings, registry, pool, launcher, goldens, startedAt }),
     stats: () => serviceStatsOf({ powers, registry, pool, ...observation }),
     events,
     findings,

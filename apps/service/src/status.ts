@@ -1,4 +1,6 @@
 import type { ServiceStatus } from "@capsem/api";
+import { confinementState } from "./confinement-state.ts";
+import type { GoldenBook } from "./golden/golden-book.ts";
 import type { HomeLayout } from "./home/layout.ts";
 import type { Pool } from "./pool/pool.ts";
 import type { Powers } from "./powers.ts";
@@ -14,14 +16,15 @@ export interface StatusParts {
   readonly registry: Registry;
   readonly pool: Pool;
   readonly launcher: Launcher;
+  readonly goldens: GoldenBook;
   readonly startedAt: string;
 }
 
 export function serviceStatusOf(parts: StatusParts): ServiceStatus {
-  const { layout, powers, settings, registry, pool, launcher, startedAt } = parts;
+  const { layout, powers, settings, registry, pool, launcher, goldens, startedAt } = parts;
   const vms = registry.list();
   const accelerator = launcher.known?.accelerator;
-  const { isEnforced, reason } = powers.confinement();
+  const { isEnforced, reason } = confinementState(powers.confinement(), vms);
   return {
     version: VERSION,
     pid: powers.pid,
@@ -35,6 +38,7 @@ export function serviceStatusOf(parts: StatusParts): ServiceStatus {
     },
     confinement: { is_enforced: isEnforced, reason },
     pool: { warm: pool.count("warm"), preparing: pool.count("preparing"), target: pool.target },
+    goldens: goldens.counts,
     limits: {
       running_max: settings.running_max,
       retained_max: settings.retained_max,

@@ -120,6 +120,30 @@ test("what the gateway says in its log as it dies is a panic", async () => {
   expect(findings).toMatchObject([{ kind: "panic", title: "gateway: Error: no", detail: "at x (y:1)" }]);
 });
 
+test("a gateway whose log ends without a word of its end is a panic, and one that runs is not", async () => {
+  const rig = await rigWith();
+  const at = (second: number) => `2026-01-02T00:00:0${second}.000Z`;
+  const lines = (...said: string[]) =>
+    said.map((message, second) => `${JSON.stringify({ time: at(second), level: "info", message })}\n`);
+  const tell = (...said: string[]) =>
+    writeFileSync(join(rig.layout.logs, "gateway.jsonl"), lines(...said).join(""));
+  const panics = async () => (await rig.client.get("/panics")).json<Panics>().panics;
+  tell("started", "asked to stop", "stopped", "started", "asked to stop", "stopped");
+  expect(await panics()).toEqual([]);
+  tell("started", "service away", "started", "stopped");
+  const message = "the gateway ended without a word (killed, or the machine stopped)";
+  const lost = { process: "gateway", message };
+  expect(await panics()).toMatchObject([{ ...lost, time: at(2), location: `its log ends at ${at(1)}` }]);
+  tell("started", "stopped", "started");
+  expect(await panics()).toMatchObject([{ ...lost, time: at(2) }]);
+  writeFileSync(join(rig.layout.run, "gateway.pid"), `${process.pid}\n`);
+  expect(await panics()).toEqual([]);
+  expect((await rig.client.get("/triage")).json<Findings>().findings).toEqual([]);
+  writeFileSync(join(rig.layout.run, "gateway.pid"), "4194305\n");
+  const { findings } = (await rig.client.get("/triage")).json<Findings>();
+  expect(findings).toMatchObject([{ kind: "panic", title: `gateway: ${message}` }]);
+});
+
 test("panics are kept by count, the newest are listed first", async () => {
   const rig = await rigWith();
   for (let second = 0; second < 60; second += 1) {

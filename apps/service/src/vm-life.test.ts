@@ -92,7 +92,9 @@ test("create refuses what is too much or not allowed, and makes nothing then", a
   const refusal = async (body: unknown) => errorOf(await rig.client.post("/vms/create", body));
   expect(await refusal({ name: "next" })).toMatchObject({ kind: "quota", status: 429 });
   expect(await refusal({ cpus: 64 })).toMatchObject({ kind: "invalid_input", status: 400 });
-  expect((await refusal({ memory_gib: 8 })).reason).toContain("8192 MiB asked, limits 256 to 4096");
+  const words = "Cannot read the request: body: cpus: at most 64; colour: there is no such argument";
+  expect((await refusal({ cpus: 65, colour: "red" })).reason).toBe(words);
+  expect((await refusal({ memory_gib: 8 })).reason).toContain("8 GiB asked, limits 0.25 to 4");
   const variable = await refusal({ env: { LD_PRELOAD: "secret" } });
   expect(variable.kind).toBe("invalid_input");
   expect(variable.reason).not.toContain("secret");

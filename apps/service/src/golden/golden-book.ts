@@ -14,10 +14,18 @@ export class GoldenBook {
   readonly #loaded = new Map<string, LoadedGolden>();
   readonly #coming = new Map<string, Promise<LoadedGolden | null>>();
   readonly #failedAtMs = new Map<string, number>();
+  readonly #onBuilt: () => void;
+  #makingCount = 0;
   #isClosed = false;
 
-  constructor(parts: GoldenParts) {
+  constructor(parts: GoldenParts, onBuilt: () => void = () => undefined) {
     this.#parts = parts;
+    this.#onBuilt = onBuilt;
+  }
+
+  /** For status: those in memory, and those being built. */
+  get counts(): { ready: number; making: number } {
+    return { ready: this.#loaded.size, making: this.#makingCount };
   }
 
   /** What is returned stays open at least until the caller's next turn: use it before awaiting. */
@@ -66,7 +74,7 @@ export class GoldenBook {
     const startedMs = powers.monotonicMs();
     try {
       const found = await this.#load(identity, key);
-      const golden = found ?? (await buildGolden(this.#parts, identity, key));
+      const golden = found ?? (await this.#build(identity, key));
       this.#failedAtMs.delete(key);
       if (this.#isClosed) {
         await this.#close(golden);
@@ -82,6 +90,17 @@ export class GoldenBook {
       const detail = thrown instanceof Failure ? thrown.detail : undefined;
       log("error", "no golden: VMs of this shape boot cold", { key, cause: messageOf(thrown), detail });
       return null;
+    }
+  }
+
+  async #build(identity: GoldenIdentity, key: string): Promise<LoadedGolden> {
+    this.#makingCount += 1;
+    try {
+      const golden = await buildGolden(this.#parts, identity, key);
+      this.#onBuilt();
+      return golden;
+    } finally {
+      this.#makingCount -= 1;
     }
   }
 

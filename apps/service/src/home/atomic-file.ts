@@ -1,6 +1,8 @@
-import { open, readFile, rename, rm } from "node:fs/promises";
+import { open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { Failure } from "@capsem/base";
+import { HOME_LIMITS } from "../limits.ts";
+import { readRegularFile } from "./regular-file.ts";
 
 /**
  * Replaces a file as a whole: a reader sees the old bytes or the new ones. With `durable` it also holds after
@@ -9,7 +11,9 @@ import { Failure } from "@capsem/base";
 export async function writeFileAtomic(path: string, text: string, durable = true): Promise<void> {
   const temporary = `${path}.tmp`;
   try {
-    const file = await open(temporary, "w", 0o600);
+    // What an interrupted writer left, or somebody put there: it is never written into.
+    await rm(temporary, { force: true });
+    const file = await open(temporary, "wx", 0o600);
     try {
       await file.writeFile(text);
       if (durable) await file.sync();
@@ -33,11 +37,11 @@ async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** The parsed file, or null when it does not exist. Throws Failure("file_corrupt") when it is not JSON. */
+/** The parsed file, or null when it does not exist. Throws Failure "file_corrupt" or "file_refused" when it is no JSON file. */
 export async function readJsonFile(path: string): Promise<unknown> {
   let text: string;
   try {
-    text = await readFile(path, "utf8");
+    text = (await readRegularFile(path, HOME_LIMITS.jsonFileBytesMax)).toString("utf8");
   } catch (thrown) {
     if (isMissing(thrown)) return null;
     throw thrown;

@@ -1,4 +1,16 @@
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -6,8 +18,10 @@ import { readSettings } from "../settings.ts";
 import { readJsonFile, writeFileAtomic } from "./atomic-file.ts";
 import { takeInstanceLock } from "./instance-lock.ts";
 import { createHome, homeLayout } from "./layout.ts";
+import { lockFile } from "./lock-file.ts";
 import { checkSchemaVersion } from "./schema-version.ts";
 
+const uid = process.getuid?.() ?? -1;
 let home = "";
 beforeEach(() => {
   home = mkdtempSync(join(tmpdir(), "capsem-home-"));
@@ -34,7 +48,7 @@ test("JSON that is none is an error, a missing file is not", async () => {
 
 test("an older home is migrated step by step after a copy of its state", async () => {
   const layout = homeLayout(home);
-  await createHome(layout);
+  await createHome(layout, uid);
   writeFileSync(layout.schema, '{"version":1}');
   mkdirSync(join(layout.vms, "vm_a", "logs"), { recursive: true });
   writeFileSync(join(layout.vms, "vm_a", "vm.json"), "record");
@@ -54,19 +68,84 @@ test.each([
   { what: "older without a way up", text: '{"version":1}', kind: "schema_older" },
 ])("a home that is $what is refused", async ({ text, kind }) => {
   const layout = homeLayout(home);
-  await createHome(layout);
+  await createHome(layout, uid);
   writeFileSync(layout.schema, text);
   await expect(checkSchemaVersion(layout, {}, 2)).rejects.toMatchObject({ kind });
   expect(readFileSync(layout.schema, "utf8")).toBe(text);
 });
 
-test("the instance lock is one a user and home, and free after its release", async () => {
-  const lock = await takeInstanceLock(1, home);
-  await expect(takeInstanceLock(1, home)).rejects.toMatchObject({ kind: "already_running" });
-  (await takeInstanceLock(2, home)).release();
-  (await takeInstanceLock(1, `${home}/other`)).release();
+test("the instance lock is one a home, free after its release, and nobody else may open it", () => {
+  const other = join(home, "other");
+  mkdirSync(other);
+  const lock = takeInstanceLock(home, lockFile);
+  expect(() => takeInstanceLock(home, lockFile)).toThrow(
+    expect.objectContaining({ kind: "already_running" }),
+  );
+  takeInstanceLock(other, lockFile).release();
+  expect(statSync(join(home, "service.lock")).mode & 0o777).toBe(0o600);
   lock.release();
-  await expect.poll(() => takeInstanceLock(1, home).then((next) => next.release())).toBeUndefined();
+  takeInstanceLock(home, lockFile).release();
+});
+
+test("a lock whose file was removed meanwhile is not taken for the lock", () => {
+  const path = join(home, "service.lock");
+  let rounds = 0;
+  const lock = takeInstanceLock(home, (fd) => {
+    rounds += 1;
+    if (rounds === 1) rmSync(path);
+    return lockFile(fd);
+  });
+  expect(rounds).toBe(2);
+  expect(() => takeInstanceLock(home, lockFile)).toThrow("another one runs");
+  lock.release();
+  const removes = () => {
+    rmSync(path);
+    return true;
+  };
+  expect(() => takeInstanceLock(home, removes)).toThrow("again and again");
+});
+
+test("a lock file that others could open is closed to them, and a link or pipe in its place is refused", () => {
+  const path = join(home, "service.lock");
+  writeFileSync(path, "", { mode: 0o666 });
+  takeInstanceLock(home, lockFile).release();
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+  rmSync(path);
+  symlinkSync(join(home, "victim"), path);
+  expect(() => takeInstanceLock(home, lockFile)).toThrow("ELOOP");
+  expect(existsSync(join(home, "victim"))).toBe(false);
+  rmSync(path);
+  execFileSync("mkfifo", [path]);
+  expect(() => takeInstanceLock(home, lockFile)).toThrow("it is no file");
+});
+
+test.each(["settings.json", "vm.json", "processes.json", "panic.json"])(
+  "a pipe, a link, a folder or a huge file called %s holds nobody up and is refused",
+  async (name) => {
+    const path = join(home, name);
+    execFileSync("mkfifo", [path]);
+    await expect(readJsonFile(path)).rejects.toMatchObject({ kind: "file_refused" });
+    rmSync(path);
+    writeFileSync(join(home, "elsewhere"), "{}");
+    symlinkSync(join(home, "elsewhere"), path);
+    await expect(readJsonFile(path)).rejects.toMatchObject({ kind: "file_refused" });
+    rmSync(path);
+    mkdirSync(path);
+    await expect(readJsonFile(path)).rejects.toMatchObject({ kind: "file_refused" });
+    rmSync(path, { recursive: true });
+    writeFileSync(path, "");
+    truncateSync(path, 1024 ** 4);
+    await expect(readJsonFile(path)).rejects.toThrow("more than 4194304 bytes");
+  },
+);
+
+test("a link that waits at a writer's temporary name leads it nowhere", async () => {
+  const victim = join(home, "victim");
+  writeFileSync(victim, "keep");
+  symlinkSync(victim, join(home, "file.tmp"));
+  await writeFileAtomic(join(home, "file"), "text");
+  expect(readFileSync(victim, "utf8")).toBe("keep");
+  expect(readFileSync(join(home, "file"), "utf8")).toBe("text");
 });
 
 test("settings have defaults, take the environment's pool size, and refuse the rest", async () => {

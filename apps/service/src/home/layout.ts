@@ -1,5 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { ensureOwnFolder } from "@capsem/base/own-folder";
+import { checkCache } from "./cache.ts";
 
 /** Where everything lives (design, "Defaults"). Paths alone: nothing here looks at the disk. */
 export interface HomeLayout {
@@ -61,17 +63,15 @@ export function vmFolder(layout: HomeLayout, id: string): VmFolder {
   };
 }
 
-export async function createHome(layout: HomeLayout): Promise<void> {
-  for (const folder of [
-    layout.home,
-    layout.run,
-    layout.vms,
-    layout.logs,
-    layout.panics,
-    layout.tmp,
-    layout.images,
-    layout.goldens,
-  ]) {
+/**
+ * Makes what is missing of it. Throws Failure("folder_unsafe") when another user could change what lies in it, and
+ * Failure("cache_unsafe") when another but root could change what VMs are made of.
+ */
+export async function createHome(layout: HomeLayout, uid: number): Promise<void> {
+  const { home, run, vms, logs, panics, tmp } = layout;
+  for (const folder of [home, run, vms, logs, panics, tmp]) ensureOwnFolder(folder, uid);
+  for (const folder of [layout.images, layout.goldens]) {
     await mkdir(folder, { recursive: true, mode: 0o700 });
   }
+  await checkCache(layout, uid);
 }

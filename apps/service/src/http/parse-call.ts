@@ -1,4 +1,4 @@
-import { apiFailure, ROUTES, type Route, type RouteMatch } from "@capsem/api";
+import { apiFailure, faultLine, parseOrFaults, ROUTES, type Route, type RouteMatch } from "@capsem/api";
 import * as z from "zod";
 
 export interface ParsedParts {
@@ -41,10 +41,7 @@ export function parseBody(match: RouteMatch, body: unknown): unknown {
 const nothing = z.strictObject({});
 
 function parseWith(schema: z.ZodType | undefined, value: unknown, where: string): unknown {
-  const parsed = (schema ?? nothing).safeParse(value);
-  if (parsed.success) return schema === undefined ? undefined : parsed.data;
-  const issues = parsed.error.issues.slice(0, 3).map(({ path, message }) => {
-    return path.length === 0 ? message : `${path.join(".")}: ${message}`;
-  });
-  throw apiFailure("invalid_input", `Cannot read the request: ${where}: ${issues.join("; ")}`);
+  const parsed = parseOrFaults(schema ?? nothing, value);
+  if (parsed.kind === "value") return schema === undefined ? undefined : parsed.value;
+  throw apiFailure("invalid_input", `Cannot read the request: ${where}: ${faultLine(parsed.faults)}`);
 }

@@ -12,6 +12,7 @@ import { parseBody, parseParts, routeOf } from "./parse-call.ts";
 import { bodyChunks, readJsonBody } from "./request-body.ts";
 
 import { sendAnswer, sendJson } from "./send-answer.ts";
+import { parseTimeLeft, TIME_LEFT_HEADER } from "./time-left.ts";
 
 export interface ApiServerOptions {
   readonly handlers: Handlers;
@@ -184,8 +185,7 @@ const GATEWAY: Principal = { kind: "gateway", name: "gateway" };
 function contextOf(request: IncomingMessage, principal: Principal, signal: AbortSignal): ActContext {
   const requester = request.headers[REQUESTER_HEADER] === GATEWAY.kind ? GATEWAY : principal;
   const trace = request.headers.traceparent;
-  const time = Number(request.headers["x-capsem-time-left-ms"]);
-  const timeLeftMs = Number.isFinite(time) && time > 0 ? time : null;
+  const timeLeftMs = parseTimeLeft(request.headers[TIME_LEFT_HEADER]);
   return {
     requester,
     trace: typeof trace === "string" && trace.length <= 256 ? trace : undefined,

@@ -105,7 +105,12 @@ function resultOf(job: string, end: OwnerJobEnd, output: Output, durationMs: num
     out_of_memory: end.out_of_memory,
     stdout: output.stdout.data(end.stdout_bytes),
     stderr: output.stderr.data(end.stderr_bytes),
-    duration_ms: durationMs,
-    agent_ms: end.agent_us / 1000,
+    duration_ms: tenths(durationMs),
+    agent_ms: tenths(end.agent_us / 1000),
   };
+}
+
+/** No caller acts on less, and each digit costs a model that reads it. */
+function tenths(ms: number): number {
+  return Math.round(ms * 10) / 10;
 }

@@ -36,7 +36,7 @@ export function jobStartParams(job: string, asked: Command, extras: JobExtras): 
       ? {}
       : { env: Object.entries(asked.env).map(([key, value]) => `${key}=${value}`) }),
     stdin: extras.stdin,
-    ...(limitMs.length === 0 ? {} : { time_left_ms: Math.min(...limitMs) }),
+    ...(limitMs.length === 0 ? {} : { time_left_ms: Math.ceil(Math.min(...limitMs)) }),
     ...(extras.terminal === undefined ? {} : { terminal: extras.terminal }),
   };
 }

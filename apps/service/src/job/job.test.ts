@@ -5,10 +5,30 @@ import { outputFrames, parseClientFrame } from "./stream-frames.ts";
 
 test.each([
   { bytes: "abc", max: 10, produced: 3, data: { encoding: "utf8", data: "abc", truncated: false } },
-  { bytes: "abcdef", max: 4, produced: 6, data: { encoding: "utf8", data: "abcd", truncated: true } },
-  { bytes: "aé", max: 2, produced: 3, data: { encoding: "utf8", data: "a", truncated: true } },
-  { bytes: "a🌍", max: 4, produced: 5, data: { encoding: "utf8", data: "a", truncated: true } },
-  { bytes: "abc", max: 10, produced: 9, data: { encoding: "utf8", data: "abc", truncated: true } },
+  {
+    bytes: "abcdef",
+    max: 4,
+    produced: 6,
+    data: { encoding: "utf8", data: "abcd", truncated: true, total_bytes: 6 },
+  },
+  {
+    bytes: "aé",
+    max: 2,
+    produced: 3,
+    data: { encoding: "utf8", data: "a", truncated: true, total_bytes: 3 },
+  },
+  {
+    bytes: "a🌍",
+    max: 4,
+    produced: 5,
+    data: { encoding: "utf8", data: "a", truncated: true, total_bytes: 5 },
+  },
+  {
+    bytes: "abc",
+    max: 10,
+    produced: 9,
+    data: { encoding: "utf8", data: "abc", truncated: true, total_bytes: 9 },
+  },
   { bytes: "", max: 10, produced: 0, data: { encoding: "utf8", data: "", truncated: false } },
 ])("the first $max bytes of '$bytes' are kept whole", ({ bytes, max, produced, data }) => {
   const collector = new OutputCollector(max);
@@ -45,4 +65,12 @@ test("the shorter of the job's limit and the requester's bounds the job", () => 
     50,
     50,
   ]);
+});
+
+test.each([
+  [1.005, 1_005],
+  [0.0004, 1],
+])("a limit of %d s is whole milliseconds, as the guest takes it", (secs, expected) => {
+  const { time_left_ms } = jobStartParams("job", { command: "true", timeout_secs: secs }, { stdin: false });
+  expect(time_left_ms).toBe(expected);
 });

@@ -25,10 +25,12 @@ export class OutputCollector {
   /** `producedBytes` is what the job wrote as its owner counted. */
   data(producedBytes: number): StreamData {
     const whole = Buffer.concat(this.#kept);
-    const truncated = Math.max(producedBytes, this.seenBytes) > this.#keptBytes;
+    const totalBytes = Math.max(producedBytes, this.seenBytes);
+    const truncated = totalBytes > this.#keptBytes;
+    const size = truncated ? { total_bytes: totalBytes } : {};
     const text = truncated ? whole.subarray(0, wholeCharacters(whole)) : whole;
-    if (isUtf8(text)) return { encoding: "utf8", data: text.toString("utf8"), truncated };
-    return { encoding: "base64", data: whole.toString("base64"), truncated };
+    if (isUtf8(text)) return { encoding: "utf8", data: text.toString("utf8"), truncated, ...size };
+    return { encoding: "base64", data: whole.toString("base64"), truncated, ...size };
   }
 }
 

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { type HomeLayout, vmFolder } from "../home/layout.ts";
 import { LOG_LIMITS } from "../limits.ts";
-import { type LogWindow, readLogWindow, type WindowRequest } from "./log-window.ts";
+import { type LogWindow, ReadBudget, readLogWindow, type WindowRequest } from "./log-window.ts";
 import { VM_LOG_FILES } from "./vm-logs.ts";
 
 interface TimedLine {
@@ -17,13 +17,15 @@ export async function readOwnerLogs(
   layout: HomeLayout,
   ids: readonly string[],
   request: WindowRequest,
+  signal?: AbortSignal,
 ): Promise<LogWindow> {
+  const budget = new ReadBudget(signal);
   const bytesMax = Math.min(request.maxBytes ?? LOG_LIMITS.windowBytesDefault, LOG_LIMITS.windowBytesMax);
   const linesMax = request.tail ?? Number.POSITIVE_INFINITY;
   let kept: TimedLine[] = [];
   let truncated = false;
   for (const id of ids) {
-    const found = await readLogWindow(join(vmFolder(layout, id).logs, VM_LOG_FILES.owner), request);
+    const found = await readLogWindow(join(vmFolder(layout, id).logs, VM_LOG_FILES.owner), request, budget);
     const merged = [...kept, ...timed(id, found.lines)].sort((left, right) => left.atMs - right.atMs);
     const first = firstThatFits(merged, linesMax, bytesMax);
     kept = merged.slice(first);

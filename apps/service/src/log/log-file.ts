@@ -1,5 +1,6 @@
-import { type FileHandle, open, rename, rm, stat } from "node:fs/promises";
+import { type FileHandle, rename, rm, stat } from "node:fs/promises";
 import { isMissing } from "../home/atomic-file.ts";
+import { openForAppending } from "../home/regular-file.ts";
 import { LOG_LIMITS } from "../limits.ts";
 
 export interface LogFileOptions {
@@ -95,7 +96,7 @@ export class LogFile {
   }
 
   async #open(): Promise<void> {
-    this.#file = await open(this.path, "a", 0o600);
+    this.#file = await openForAppending(this.path);
     this.#size = (await this.#file.stat()).size;
   }
 

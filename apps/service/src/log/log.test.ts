@@ -1,10 +1,23 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { LOG_LIMITS } from "../limits.ts";
+import { readGatewayPanics } from "../trouble/gateway-panics.ts";
+import { readAllLogs } from "./all-logs.ts";
+import { LineGate } from "./line-gate.ts";
 import { createLineSplitter } from "./line-splitter.ts";
 import { LogFile } from "./log-file.ts";
-import { readLogWindow } from "./log-window.ts";
+import { ReadBudget, readLogWindow } from "./log-window.ts";
 import { VmLogs } from "./vm-logs.ts";
 
 let folder = "";
@@ -68,12 +81,109 @@ test("a window of no file is empty", async () => {
   expect(await readLogWindow(join(folder, "none"), {})).toEqual({ lines: [], truncated: false });
 });
 
+test("without a source all logs share one window, and a talkative one leaves the others their last lines", async () => {
+  for (const [name, count] of [
+    ["console.log", 3],
+    ["owner.jsonl", 500],
+  ] as const) {
+    const file = new LogFile(join(folder, name));
+    for (let line = 0; line < count; line++) file.append(`${line}`);
+    await file.close();
+  }
+  const all = async (request: { tail?: number; maxBytes?: number; grep?: string }) => {
+    const { lines, truncated } = await readAllLogs(folder, request);
+    return [...lines, truncated];
+  };
+  expect(await all({ tail: 3 })).toEqual(["console: 1", "console: 2", "owner: 499", true]);
+  expect(await all({ tail: 5 })).toEqual(
+    ["console: 0", "console: 1", "console: 2", "owner: 498", "owner: 499", true], // after the turns of a short one
+  );
+  expect(await all({ tail: 0 })).toEqual([true]);
+  expect(await all({ maxBytes: 22 })).toEqual(["console: 2", "owner: 499", true]);
+  expect(await all({ maxBytes: 1 })).toEqual(["console: 2", true]);
+  expect(await all({ grep: "2", tail: 2 })).toEqual(["console: 2", "owner: 492", true]);
+  expect(await all({ grep: "none" })).toEqual([false]);
+  expect((await all({ maxBytes: 100_000 })).length).toBe(504);
+});
+
+test("a huge log of one line costs a bounded time and memory, and its size is said", async () => {
+  const path = join(folder, "gateway.jsonl");
+  writeFileSync(path, `{"time":"2026-01-01T00:00:00Z","message":"panic"}\n`);
+  truncateSync(path, 1_500 * 1024 ** 2);
+  let peak = 0;
+  const before = process.memoryUsage().rss;
+  const watch = setInterval(() => {
+    peak = Math.max(peak, process.memoryUsage().rss - before);
+  }, 1);
+  const window = await readLogWindow(path, { grep: "panic" });
+  await readGatewayPanics(folder, null);
+  clearInterval(watch);
+  expect(window).toEqual({ lines: [], truncated: true });
+  expect(peak).toBeLessThan(200 * 1024 ** 2);
+});
+
+test("a line above the limit of a line is its beginning, wherever the steps of the reader fall", async () => {
+  const path = join(folder, "a.log");
+  for (const length of [LOG_LIMITS.lineBytesMax + 1, 5 * LOG_LIMITS.lineBytesMax + 7]) {
+    const body = "0123456789".repeat(Math.ceil(length / 10));
+    writeFileSync(path, `before\nbegin${body}\nafter\n`);
+    const { lines } = await readLogWindow(path, { maxBytes: 1024 ** 2 });
+    expect(lines.map((line) => line.length)).toEqual([6, LOG_LIMITS.lineBytesMax, 5]);
+    expect(lines[1]?.startsWith("begin0123")).toBe(true);
+  }
+});
+
+test("a reader that has gone reads no further", async () => {
+  const path = join(folder, "a.log");
+  writeFileSync(path, "line\n");
+  const gone = new AbortController();
+  expect(await readLogWindow(path, {}, new ReadBudget(gone.signal))).toMatchObject({ lines: ["line"] });
+  gone.abort();
+  await expect(readLogWindow(path, {}, new ReadBudget(gone.signal))).rejects.toMatchObject({
+    kind: "cancelled",
+  });
+});
+
+test("what is no file is no log, and holds nobody up", async () => {
+  execFileSync("mkfifo", [join(folder, "a.log")]);
+  symlinkSync("/etc/passwd", join(folder, "b.log"));
+  for (const name of ["a.log", "b.log"]) {
+    expect(await readLogWindow(join(folder, name), {})).toEqual({ lines: [], truncated: false });
+  }
+});
+
 test("lines are split over any chunks and cut at their limit", () => {
   const lines: string[] = [];
   const splitter = createLineSplitter(8, (line) => lines.push(line));
   for (const chunk of ["ab", "c\r\nde\n", "\n", "0123456789", "abc\nend"]) splitter.push(Buffer.from(chunk));
   splitter.end();
   expect(lines).toEqual(["abc", "de", "", "01234567", "end"]);
+});
+
+test("a flood of lines is cut, counted and said, and the next line passes when there is room again", () => {
+  const lines: string[] = [];
+  let nowMs = 0;
+  const splitter = createLineSplitter(
+    LOG_LIMITS.lineBytesMax,
+    (line) => lines.push(line),
+    new LineGate(() => nowMs),
+  );
+  const passes = LOG_LIMITS.burstBytesMax / (LOG_LIMITS.lineCostBytes + 1);
+  const flood = Buffer.from("x\n".repeat(32_768));
+  for (let chunk = 0; chunk < 10; chunk++) splitter.push(flood);
+  expect(lines).toHaveLength(Math.floor(passes));
+  splitter.push(Buffer.from("half a li"));
+  nowMs += 1_000;
+  splitter.push(Buffer.from("ne\nafter\n"));
+  const dropped = 10 * 32_768 - Math.floor(passes);
+  expect(lines.slice(-3).map((line) => (line.startsWith("{") ? JSON.parse(line) : line))).toEqual([
+    { source: "owner", level: "warning", message: expect.any(String), dropped_lines: dropped },
+    "half a line",
+    "after",
+  ]);
+  for (let chunk = 0; chunk < 10; chunk++) splitter.push(flood);
+  splitter.end();
+  expect(lines.at(-1)).toContain("dropped_lines");
 });
 
 test("an owner's lines go where their source says, and garbage is the owner's", async () => {

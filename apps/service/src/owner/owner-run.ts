@@ -13,6 +13,7 @@ import { LAUNCH_STEPS } from "@capsem/native";
 import { createPeer, type Peer } from "@capsem/rpc";
 import type { MuxStream } from "@capsem/wire";
 import { LOG_LIMITS, TIMES } from "../limits.ts";
+import { LineGate } from "../log/line-gate.ts";
 import { createLineSplitter } from "../log/line-splitter.ts";
 import type { OwnerChild, OwnerExit, Processes } from "../powers.ts";
 import { callFailure } from "./call-failure.ts";
@@ -49,6 +50,7 @@ export interface OwnerRunOptions {
   readonly plan: SpawnPlan;
   readonly processes: Processes;
   readonly onLogLine: (line: string) => void;
+  readonly monotonicMs: () => number;
   /** Told of each process that must not outlive us: at the spawn, and when the hypervisor is known. */
   readonly onProcess: (role: "owner" | "hypervisor", pid: number) => void;
   /** Resolves when what `onProcess` wrote is on its disk: before it a VM's folder must not be removed. */
@@ -71,6 +73,8 @@ export class OwnerRun {
   onHealth: () => void = () => undefined;
   /** What the owner could not be confined by, in words; it says so when it is ready. Empty: it is confined. */
   unconfined: readonly string[] = [];
+  /** Second walls that this machine does not offer; it is confined without them. */
+  notes: readonly string[] = [];
   isLost = false;
   readonly #child: OwnerChild;
   readonly #processes: Processes;
@@ -97,7 +101,11 @@ export class OwnerRun {
     child.stdin.on("error", () => undefined);
     child.stderr.on("error", () => undefined);
     child.stdin.end(`${JSON.stringify(plan)}\n`);
-    const lines = createLineSplitter(LOG_LIMITS.lineBytesMax, options.onLogLine);
+    const lines = createLineSplitter(
+      LOG_LIMITS.lineBytesMax,
+      options.onLogLine,
+      new LineGate(options.monotonicMs),
+    );
     child.stderr.on("data", (chunk: Buffer) => lines.push(chunk));
     this.saidAll = new Promise((resolve) => {
       child.stderr.on("end", () => {
@@ -202,6 +210,7 @@ export class OwnerRun {
       "owner.ready": async (params: unknown) => {
         const said = SERVICE_METHODS["owner.ready"].params.parse(params);
         this.unconfined = said.unconfined;
+        this.notes = said.notes;
         this.#learnHypervisor(said.hypervisor_pid);
         this.#ready.resolve({ state: said.state, hypervisorPid: said.hypervisor_pid });
         return {};

@@ -85,6 +85,7 @@ export class OwnerStarter {
       plan,
       processes: this.#powers.processes,
       onLogLine: start.onLogLine,
+      monotonicMs: this.#powers.monotonicMs,
       onProcess: (role, pid) => record.note(role, pid),
       recorded: () => record.settled(),
     });

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { type Answer, type Handlers, json } from "../http/handler.ts";
 import { TROUBLE_LIMITS } from "../limits.ts";
 import { readOwnerLogs } from "../log/host-log.ts";
-import { type LogWindow, readLogWindow } from "../log/log-window.ts";
+import { type LogWindow, ReadBudget, readLogWindow } from "../log/log-window.ts";
 import { listPanics } from "../trouble/panic-list.ts";
 import { sinceMsOf } from "../trouble/since.ts";
 import { triage } from "../trouble/triage.ts";
@@ -18,29 +18,34 @@ export function serviceRoutes(parts: RouteParts) {
       await parts.events.follow(openSocket);
       return { kind: "socket" };
     },
-    panics: async ({ query }) => {
+    panics: async ({ query, context }) => {
       const { limit = TROUBLE_LIMITS.listedDefault } = query;
       const sinceMs = sinceMsOf(query.since, powers.nowMs());
-      return json(await listPanics(layout, { sinceMs, limit }));
+      return json(await listPanics(layout, { sinceMs, limit, signal: context.signal }));
     },
-    triage: async ({ query }) => {
+    triage: async ({ query, context }) => {
       const { limit = TROUBLE_LIMITS.listedDefault, vm_id: vmId = null } = query;
       const sinceMs = sinceMsOf(query.since, powers.nowMs());
-      return json(await triage(layout, parts.findings, { sinceMs, vmId, limit }));
+      return json(await triage(layout, parts.findings, { sinceMs, vmId, limit, signal: context.signal }));
     },
-    hostLogs: async ({ params, query }) => {
+    hostLogs: async ({ params, query, context }) => {
       const { tail, grep, max_bytes: maxBytes } = query;
       const request = { tail, grep, maxBytes };
       const of = (): Promise<LogWindow> => {
         switch (params.source) {
           case "service":
           case "gateway":
-            return readLogWindow(join(layout.logs, `${params.source}.jsonl`), request);
+            return readLogWindow(
+              join(layout.logs, `${params.source}.jsonl`),
+              request,
+              new ReadBudget(context.signal),
+            );
           case "owner":
             return readOwnerLogs(
               layout,
               registry.list().map(({ id }) => id),
               request,
+              context.signal,
             );
         }
       };

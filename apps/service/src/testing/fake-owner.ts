@@ -64,6 +64,9 @@ async function live(): Promise<void> {
   const hypervisor_pid = hypervisor.pid ?? 0;
   await peer.call("owner.ready", { state, uptime_ms: uptime, hypervisor_pid, unconfined: [] });
   if (plan.kind === "golden") end(0);
+  if (script.flood !== undefined) {
+    spawn("setpriv", ["--pdeathsig", "KILL", "yes", script.flood], { stdio: ["ignore", 2, "ignore"] });
+  }
 }
 
 function save(): void {

@@ -17,6 +17,8 @@ export interface FakeScript {
   readonly only?: readonly ("fork" | "cold" | "golden" | "pool")[];
   /** The hypervisor has no parent-death signal. */
   readonly hypervisorOutlives?: boolean;
+  /** This line on its stderr, as fast as that takes it, from when it is ready. */
+  readonly flood?: string;
   /** How long until it is ready. */
   readonly readyDelayMs?: number;
 }

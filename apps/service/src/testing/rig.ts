@@ -47,7 +47,7 @@ export interface Rig {
 export async function startRig(options: RigOptions = {}): Promise<Rig> {
   const home = options.home ?? realpathSync(mkdtempSync(join(tmpdir(), "capsem-service-")));
   const layout = homeLayout(home);
-  await createHome(layout);
+  await createHome(layout, process.getuid?.() ?? -1);
   const scriptPath = join(home, "fake-owner.json");
   const writeScript = (script: FakeScript) => writeFileSync(scriptPath, JSON.stringify(script));
   writeScript(options.script ?? {});

@@ -4,6 +4,9 @@ import type { ActEvent, ActObserver } from "../act.ts";
 import { TROUBLE_LIMITS } from "../limits.ts";
 import { PROMISED_MS } from "./promise-table.ts";
 
+/** What a golden is made for. */
+const STARTS_VMS: ReadonlySet<string> = new Set(["create", "start", "run overhead"]);
+
 type Kind = Exclude<Finding["kind"], "panic">;
 
 interface Sighting {
@@ -33,6 +36,8 @@ export class FindingBook implements ActObserver {
   readonly #nowMs: () => number;
   /** In order of their last sighting, the latest last. */
   readonly #groups = new Map<string, Group>();
+
+  #preparedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(nowMs: () => number) {
     this.#nowMs = nowMs;
@@ -67,10 +72,16 @@ export class FindingBook implements ActObserver {
     }
   }
 
+  /** A golden was built just now: whatever began before waited for it or for the machine, which happens once. */
+  prepared(): void {
+    this.#preparedAtMs = this.#nowMs();
+  }
+
   /** Notes what took longer than its promise; what has none is never slow. */
   slow(what: string, durationMs: number, vmId: string | null): void {
     const promisedMs = PROMISED_MS[what];
     if (promisedMs === undefined || durationMs <= promisedMs) return;
+    if (STARTS_VMS.has(what) && this.#nowMs() - durationMs <= this.#preparedAtMs) return;
     this.add(
       "slow",
       vmId,

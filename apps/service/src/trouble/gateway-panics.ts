@@ -2,7 +2,7 @@ import { join } from "node:path";
 import type { Panic } from "@capsem/api";
 import * as z from "zod";
 import { TROUBLE_LIMITS } from "../limits.ts";
-import { readLogWindow } from "../log/log-window.ts";
+import { ReadBudget, readLogWindow } from "../log/log-window.ts";
 import { panicOf } from "./panic.ts";
 
 /** The gateway may write nothing but its log: what it says there as it dies is its panic. */
@@ -14,12 +14,17 @@ const panicLine = z.looseObject({
 });
 
 /** The newest first. A line of another shape is passed over. */
-export async function readGatewayPanics(logs: string, sinceMs: number | null): Promise<Panic[]> {
-  const { lines } = await readLogWindow(join(logs, "gateway.jsonl"), {
+export async function readGatewayPanics(
+  logs: string,
+  sinceMs: number | null,
+  signal?: AbortSignal,
+): Promise<Panic[]> {
+  const request = {
     grep: '"message":"panic"',
     tail: TROUBLE_LIMITS.gatewayPanicsMax,
     maxBytes: TROUBLE_LIMITS.gatewayPanicBytesMax,
-  });
+  };
+  const { lines } = await readLogWindow(join(logs, "gateway.jsonl"), request, new ReadBudget(signal));
   const found = lines.flatMap((line) => {
     const parsed = panicLine.safeParse(jsonOf(line));
     if (!parsed.success) return [];

@@ -1,13 +1,16 @@
-import { readdir, readFile, stat } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type Panic, panic } from "@capsem/api";
 import { isMissing } from "../home/atomic-file.ts";
+import { readRegularFile } from "../home/regular-file.ts";
 import { LOG_LIMITS, TROUBLE_LIMITS } from "../limits.ts";
 
 export interface PanicRequest {
   /** Only those at or after this time; null: all that are kept. */
   readonly sinceMs: number | null;
   readonly limit: number;
+  /** Aborts when nobody waits for the answer. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface FoundPanics {
@@ -39,11 +42,11 @@ export async function readPanics(folder: string, { sinceMs, limit }: PanicReques
 
 async function readPanic(path: string): Promise<Panic | null> {
   try {
-    if ((await stat(path)).size > TROUBLE_LIMITS.panicFileBytesMax) return null;
-    const parsed = panic.safeParse(JSON.parse(await readFile(path, "utf8")));
+    const bytes = await readRegularFile(path, TROUBLE_LIMITS.panicFileBytesMax);
+    const parsed = panic.safeParse(JSON.parse(bytes.toString("utf8")));
     return parsed.success && Number.isFinite(Date.parse(parsed.data.time)) ? parsed.data : null;
   } catch {
-    // Gone meanwhile, or no JSON: no panic that could be shown.
+    // Gone meanwhile, no file, or no JSON: no panic that could be shown.
     return null;
   }
 }

@@ -36,7 +36,7 @@ export function writePanic(folder: string, panic: Panic): string {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const name = `${panic.time.replaceAll(":", "-")}-${panic.process}-${panic.pid}.json`;
   const path = join(folder, name);
-  writeFileSync(path, `${JSON.stringify(panic, null, 2)}\n`, { mode: 0o600 });
+  writeFileSync(path, `${JSON.stringify(panic, null, 2)}\n`, { mode: 0o600, flag: "wx" });
   for (const old of readdirSync(folder).sort().slice(0, -LOG_LIMITS.panicsKept)) {
     rmSync(join(folder, old), { force: true });
   }

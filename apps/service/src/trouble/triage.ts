@@ -9,6 +9,7 @@ export interface TriageRequest {
   readonly sinceMs: number | null;
   readonly vmId: string | null;
   readonly limit: number;
+  readonly signal?: AbortSignal;
 }
 
 /** The worst first. */
@@ -22,11 +23,11 @@ const RANKS: Readonly<Record<Finding["kind"], number>> = {
 
 /** Panics of the disk, which outlive the service, and what this service saw since its start. */
 export async function triage(
-  layout: Pick<HomeLayout, "panics" | "logs">,
+  layout: Pick<HomeLayout, "panics" | "logs" | "run">,
   book: FindingBook,
-  { sinceMs, vmId, limit }: TriageRequest,
+  { sinceMs, vmId, limit, signal }: TriageRequest,
 ): Promise<{ findings: Finding[]; truncated: boolean }> {
-  const { panics } = await listPanics(layout, { sinceMs, limit: LOG_LIMITS.panicsKept });
+  const { panics } = await listPanics(layout, { sinceMs, limit: LOG_LIMITS.panicsKept, signal });
   const concerned = panics.filter((each) => vmId === null || vmOf(each) === vmId);
   const all = [...groupsOf(concerned), ...book.shown({ sinceMs, vmId })].sort(
     (left, right) =>

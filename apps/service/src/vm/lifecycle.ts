@@ -175,7 +175,7 @@ export class Lifecycle {
       this.#parts.registry.list().map(async (vm) => {
         const { state } = vm.record;
         if (!vm.isRetained && state !== "failed") await this.remove(vm);
-        else if (state === "running" || state === "starting") await this.stop(vm, "service_lost");
+        else if (state === "running" || state === "starting") await this.stop(vm);
         else if (state === "creating" || state === "deleting") await this.remove(vm);
         else await vm.stopping;
       }),

@@ -43,7 +43,7 @@ export class Quota {
     if (asked.memoryMib > memoryMax || asked.memoryMib < VM_LIMITS.memoryGibMin * 1024) {
       throw apiFailure(
         "invalid_input",
-        `Cannot create a VM: ${asked.memoryMib} MiB asked, limits ${VM_LIMITS.memoryGibMin * 1024} to ${memoryMax}`,
+        `Cannot create a VM: ${asked.memoryMib / 1024} GiB asked, limits ${VM_LIMITS.memoryGibMin} to ${memoryMax / 1024}`,
       );
     }
     const problem = checkEnv(request.env ?? {});

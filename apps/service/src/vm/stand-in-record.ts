@@ -1,6 +1,7 @@
-import { open, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import { cpus, memoryGib, vmName } from "@capsem/api";
 import type { VmFolder } from "../home/layout.ts";
+import { openRegularFile } from "../home/regular-file.ts";
 import { VM_LIMITS } from "../limits.ts";
 import type { VmRecord } from "./record.ts";
 
@@ -33,7 +34,7 @@ export async function standInRecord(id: string, paths: VmFolder): Promise<VmReco
 /** A record is small unless somebody made it large. */
 async function readSome(path: string): Promise<string> {
   try {
-    const file = await open(path, "r");
+    const file = await openRegularFile(path);
     try {
       const bytes = Buffer.alloc(VM_LIMITS.recordBytesRead);
       const { bytesRead } = await file.read(bytes, 0, bytes.length, 0);

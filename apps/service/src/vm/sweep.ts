@@ -5,6 +5,7 @@ import type { ServiceLog } from "../log/service-log.ts";
 import type { Machinery } from "../machinery.ts";
 import type { Powers } from "../powers.ts";
 import type { Settings } from "../settings.ts";
+import { folderUse } from "./folder-use.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { Registry } from "./registry.ts";
 import type { Vm } from "./vm.ts";
@@ -41,8 +42,13 @@ export class Sweep {
   }
 
   async sampleDisk(vm: Vm): Promise<void> {
-    const { disk } = vmFolder(this.#parts.layout, vm.id);
-    vm.diskAllocatedBytes = await this.#parts.machinery.diskAllocatedBytes(disk).catch(() => 0);
+    const { disk, jobs } = vmFolder(this.#parts.layout, vm.id);
+    const [diskBytes, use] = await Promise.all([
+      this.#parts.machinery.diskAllocatedBytes(disk).catch(() => 0),
+      folderUse(jobs, VM_LIMITS.jobEntriesMax),
+    ]);
+    vm.diskAllocatedBytes = diskBytes + use.allocatedBytes;
+    vm.jobEntries = use.entries;
   }
 
   async #judge(vm: Vm): Promise<void> {
@@ -52,7 +58,7 @@ export class Sweep {
     if (state === "failed" && !vm.isRetained && this.#isFailedLongEnough(vm)) return lifecycle.remove(vm);
     if (state !== "running") return;
     await this.sampleDisk(vm);
-    if (vm.diskAllocatedBytes > VM_LIMITS.diskAllocatedBytesMax) return lifecycle.end(vm, "disk_quota");
+    if (isOverQuota(vm)) return lifecycle.end(vm, "disk_quota");
     if (this.#isTooOld(vm)) return lifecycle.end(vm, "lifetime");
     if (await this.#isIdle(vm)) return lifecycle.end(vm, "idle");
   }
@@ -81,4 +87,9 @@ export class Sweep {
     }
     return isQuiet();
   }
+}
+
+/** The owner writes its folder itself: what a broken one writes there is bounded here and nowhere else. */
+function isOverQuota({ diskAllocatedBytes, jobEntries }: Vm): boolean {
+  return diskAllocatedBytes > VM_LIMITS.diskAllocatedBytesMax || jobEntries > VM_LIMITS.jobEntriesMax;
 }

@@ -10,7 +10,10 @@ export class Vm {
   /** The living owner, from its spawn to its loss. */
   run: OwnerRun | null = null;
   logs: VmLogs | null = null;
+  /** The disk and the owner's own folder. */
   diskAllocatedBytes = 0;
+  /** Files and folders in the owner's own folder. */
+  jobEntries = 0;
   /** Acts under way, and when the last one ended: for the idle limit. */
   activeCount = 0;
   lastActiveMs: number;
