@@ -1,8 +1,8 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Failure } from "@capsem/base";
+import { Failure, sleep } from "@capsem/base";
 import { expect, test } from "vitest";
-import { writeFileAtomic } from "./home/atomic-file.ts";
+import { readJsonFile, writeFileAtomic } from "./home/atomic-file.ts";
 import { vmFolder } from "./home/layout.ts";
 import { VM_LIMITS } from "./limits.ts";
 import type { FakePoint, FakeScript } from "./testing/fake-script.ts";
@@ -206,6 +206,20 @@ test("a clock that somebody sets ends no VM before its time", async () => {
   rig.advance(1_001_000);
   await rig.service.sweep.pass();
   expect((await rig.client.get(`/vms/${id}/info`)).status).toBe(404);
+});
+
+test("a service that stops while a disk is slow still leaves the record of a VM that failed just now", async () => {
+  const writeRecord = async (path: string, text: string) => {
+    if (text.includes('"state":"failed"')) await sleep(500);
+    await writeFileAtomic(path, text);
+  };
+  const rig = await rigWith({ options: { writeRecord } });
+  const id = await createVm(rig);
+  rig.killOwners();
+  await untilState(rig, id, "failed");
+  await rig.service.close();
+  const record = await readJsonFile(vmFolder(rig.layout, id).record);
+  expect(record).toMatchObject({ state: "failed" });
 });
 
 test("a failed VM tells its last lines also after a restart, and goes in its time", async () => {

@@ -180,6 +180,8 @@ export class Lifecycle {
         else await vm.stopping;
       }),
     );
+    // One that failed just now is not removed: the next service must find it so.
+    await Promise.all(this.#parts.registry.list().map((vm) => this.#parts.registry.settle(vm)));
   }
 
   #track(vm: Vm, start: (signal: AbortSignal) => Promise<void>): void {
