@@ -91,19 +91,18 @@ test("an explanation names every rule that matched, why one won, and what would 
   const snapshot = snapshotOf(
     rules(["no-posts", "block", 'http.method == "POST"', 'reason = "reading only"']),
   );
-  const event = securityEvent("http.request", ID, { "http.host": "files.pypi.org", "http.method": "POST" });
+  const event = securityEvent("http.request", ID, { "http.host": "api.openai.com", "http.method": "POST" });
   const decision = decide(snapshot, event);
   expect(decision.explanation.matched.map(({ rule_id }) => rule_id)).toEqual([
     "profiles.rules.no-posts",
-    "default.package_registries",
+    "default.model_providers",
   ]);
   expect(renderDecision(decision)).toMatchInlineSnapshot(`
     "block by profiles.rules.no-posts: reading only
       because its priority comes first
       matched profiles.rules.no-posts: block at 10
-      matched default.package_registries: allow at 1001
-      default.model_providers would allow: host_in(http.host, ["anthropic.com", "openai.com", "generativelanguage.googleapis.com"])
-      default.package_registries would allow: host_in(http.host, [ "npmjs.org", "yarnpkg.com", "pypi.org", "pythonhosted.org", "crates.io", "rust-lang.org", "golang.org", "rubygems.org", "maven.org", "nuget.org", "packagist.org", "debian.org", "ubuntu.com", "alpinelinux.org" ])"
+      matched default.model_providers: allow at 1001
+      default.model_providers would allow: host_in(http.host, ["anthropic.com", "openai.com", "generativelanguage.googleapis.com"])"
   `);
 });
 

@@ -50,9 +50,8 @@ const outside = label("public", "untrusted");
 
 // Each row: locked-down, developer, open. Attacks stand beside the same flow without the taint.
 test.each<[string, [EventType, EventFields], string]>([
-  ["a package", http("files.pythonhosted.org"), "block allow allow"],
-  ["a package's name", dns("index.crates.io"), "block allow allow"],
-  ["a look-alike of a registry", http("evilnpmjs.org"), "block ask allow"],
+  ["a model's name", dns("api.openai.com"), "block allow allow"],
+  ["a look-alike of a model's host", http("evilopenai.com"), "block ask allow"],
   ["a canary in a name that is not listed", dns("secret.attacker.test"), "block ask allow"],
   ["a model", http("api.anthropic.com"), "block allow allow"],
   ["anything else", http("example.com"), "block ask allow"],
@@ -80,15 +79,19 @@ test.each<[string, [EventType, EventFields], string]>([
   ["a tool that changed", tool(false), "ask ask ask"],
   [
     "a secret to a web host",
-    ["http.request", { ...http("pypi.org")[1], ...tainted(secret) }],
+    ["http.request", { ...http("openai.com")[1], ...tainted(secret) }],
     "block block block",
   ],
   [
     "what is no secret to that host",
-    ["http.request", { ...http("pypi.org")[1], ...tainted(clean) }],
+    ["http.request", { ...http("openai.com")[1], ...tainted(clean) }],
     "block allow allow",
   ],
-  ["a secret in a name", ["dns.query", { ...dns("a.pypi.org")[1], ...tainted(secret) }], "block block block"],
+  [
+    "a secret in a name",
+    ["dns.query", { ...dns("a.openai.com")[1], ...tainted(secret) }],
+    "block block block",
+  ],
   ["a secret to an external tool", tool(true, tainted(secret)), "block block block"],
   [
     "a secret to a tool of which nobody said whether it is external",

@@ -77,21 +77,13 @@ match = '''
 reason = "private and local addresses are closed"
 `;
 
-const PACKAGE_DOMAINS = `[
-  "npmjs.org", "yarnpkg.com", "pypi.org", "pythonhosted.org", "crates.io", "rust-lang.org", "golang.org",
-  "rubygems.org", "maven.org", "nuget.org", "packagist.org", "debian.org", "ubuntu.com", "alpinelinux.org"
-]`;
+/**
+ * Package registries are not listed: which ones a machine uses is in its own package managers' configuration, from
+ * where whoever composes the layers adds them.
+ */
 const MODEL_DOMAINS = `["anthropic.com", "openai.com", "generativelanguage.googleapis.com"]`;
 
 const LISTED = `
-[default.package_registries]
-action = "allow"
-match = '''host_in(http.host, ${PACKAGE_DOMAINS})'''
-
-[default.package_registry_names]
-action = "allow"
-match = '''host_in(dns.qname, ${PACKAGE_DOMAINS})'''
-
 [default.model_providers]
 action = "allow"
 match = '''host_in(http.host, ${MODEL_DOMAINS})'''
