@@ -118,11 +118,12 @@ describe.each(WAYS)("over the %s", (way) => {
     const part = new Uint8Array(1024 * 1024).fill(7);
     let ahead = 0;
     async function* many() {
-      for (let at = 0; at < 64; at += 1) {
+      for (let at = 0; at < 256; at += 1) {
         ahead += part.length;
         yield part;
       }
     }
+    // What is counted holds garbage that waits for its collection: the bound is far above that, and half the file.
     const before = process.memoryUsage().arrayBuffers;
     let peak = 0;
     const timer = setInterval(() => {
@@ -134,7 +135,7 @@ describe.each(WAYS)("over the %s", (way) => {
     for await (const bytes of body) read += bytes.length;
     clearInterval(timer);
     expect([size, read]).toEqual([ahead, ahead]);
-    expect(peak).toBeLessThan(40 * 1024 * 1024);
+    expect(peak).toBeLessThan(ahead / 2);
   });
 
   test("trees go in and out as tar streams", async () => {
