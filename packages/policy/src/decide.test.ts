@@ -98,11 +98,11 @@ test("an explanation names every rule that matched, why one won, and what would 
     "default.model_providers",
   ]);
   expect(renderDecision(decision)).toMatchInlineSnapshot(`
-    "block by profiles.rules.no-posts: reading only
-      because its priority comes first
-      matched profiles.rules.no-posts: block at 10
-      matched default.model_providers: allow at 1001
-      default.model_providers would allow: host_in(http.host, ["anthropic.com", "openai.com", "generativelanguage.googleapis.com"])"
+    "block: reading only
+      decided by   profiles.rules.no-posts (its priority comes first)
+      matched      profiles.rules.no-posts (priority 10): block
+                   default.model_providers (priority 1001): allow
+      would allow  default.model_providers: host_in(http.host, ["anthropic.com", "openai.com", "generativelanguage.googleapis.com"])"
   `);
 });
 

@@ -1,5 +1,7 @@
+import type { Facts } from "./cel/evaluate.ts";
 import { NoValue } from "./cel/outcome.ts";
 import type { SecurityEvent } from "./event/event.ts";
+import type { EventType } from "./event/event-table.ts";
 import {
   DECISIONS,
   DETECTION_LEVELS,
@@ -45,6 +47,12 @@ export interface Decision {
   readonly explanation: Explanation;
 }
 
+/** What is judged of an event. In a replay some facts are hidden; a rule that hangs on one does not match. */
+export interface Judged {
+  readonly type: EventType;
+  readonly facts: Facts;
+}
+
 /** A rule that matched, or that could not be evaluated. */
 interface Match {
   readonly rule: Rule;
@@ -59,12 +67,12 @@ export function decide(snapshot: PolicySnapshot, event: SecurityEvent): Decision
   return judge(snapshot, event, snapshot.index.candidates(event.type, event.facts));
 }
 
-/** As `decide`, with every rule evaluated: for tests and benchmarks of the index. */
-export function decideUnindexed(snapshot: PolicySnapshot, event: SecurityEvent): Decision {
+/** As `decide`, with every rule evaluated: for replays, where the index does not see what is hidden, and for tests. */
+export function decideUnindexed(snapshot: PolicySnapshot, event: Judged): Decision {
   return judge(snapshot, event, snapshot.rules);
 }
 
-function judge(snapshot: PolicySnapshot, event: SecurityEvent, candidates: readonly Rule[]): Decision {
+function judge(snapshot: PolicySnapshot, event: Judged, candidates: readonly Rule[]): Decision {
   const matches: Match[] = [];
   for (const rule of candidates) {
     const outcome = rule.condition.evaluate(event.facts);
@@ -90,7 +98,7 @@ function judge(snapshot: PolicySnapshot, event: SecurityEvent, candidates: reado
   };
 }
 
-function posture(snapshot: PolicySnapshot, event: SecurityEvent): DecisionAction {
+function posture(snapshot: PolicySnapshot, event: Judged): DecisionAction {
   return snapshot.posture.get(event.type) ?? "block";
 }
 
@@ -128,7 +136,7 @@ function whyOf(winner: Match | undefined, deciding: readonly Match[]): Why {
   return peers.some((match) => strictness(match) === strictness(winner)) ? "earlier_id" : "stricter";
 }
 
-function reasonOf(snapshot: PolicySnapshot, event: SecurityEvent, winner: Match | undefined): string {
+function reasonOf(snapshot: PolicySnapshot, event: Judged, winner: Match | undefined): string {
   if (winner === undefined) return `no rule matches; the posture "${snapshot.preset}" for ${event.type}`;
   const { rule, fault } = winner;
   if (fault !== undefined) return `rule "${rule.id}" cannot be evaluated: ${fault}`;

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { applyEdits, type PolicyEdit } from "./edit.ts";
 import { emptyLayer, parseLayer } from "./layer.ts";
-import { renderActivePolicy, renderLayer } from "./render.ts";
+import { renderActivePolicy, renderLayer, ruleText } from "./render.ts";
+import { ruleJson } from "./rule-json.ts";
 import { mergeSettings } from "./settings.ts";
 import { layerOf, snapshotOf } from "./testing/policies.ts";
 import { Random } from "./testing/random.ts";
@@ -129,7 +130,10 @@ test("a layer that is written and read again is the same layer", () => {
     if (read.kind === "refused") throw new Error(`${text}\n${JSON.stringify(read.faults)}`);
     expect(read.value.settings).toEqual(made.value.settings);
     const plain = (layer: typeof read.value) =>
-      layer.rules.map(({ condition, guard: _, at: __, ...rest }) => ({ ...rest, match: condition.source }));
+      layer.rules.map(({ condition, guard: _, reads: _reads, at: __, ...rest }) => ({
+        ...rest,
+        match: condition.source,
+      }));
     expect(plain(read.value)).toEqual(plain(made.value));
   }
 });
@@ -146,4 +150,61 @@ test("the active policy shows everything in force, with who said it", () => {
   expect(text).toContain("pool_size = 2 # builtin");
   expect(text.indexOf("[corp.rules.c]")).toBeLessThan(text.indexOf("[profiles.rules.a]"));
   expect(text.indexOf("[profiles.rules.a]")).toBeLessThan(text.indexOf("[default.metadata_hosts]"));
+});
+
+test("a rule is written alone as in its file, and listed in the words of its file", () => {
+  const text = `[profiles.rules.a]
+action = "rewrite"
+match = '"x" in vm.labels'
+priority = 20
+detection_level = "low"
+reason = "why \\"so\\""
+enabled = false
+`;
+  const [one] = layerOf("user", `\n${text}`).rules;
+  if (one === undefined) throw new Error("no rule");
+  expect(ruleText(one)).toBe(text);
+  expect(ruleJson(one)).toEqual({
+    id: "profiles.rules.a",
+    name: "a",
+    source: "user",
+    action: "rewrite",
+    match: '"x" in vm.labels',
+    detection_level: "low",
+    priority: 20,
+    reason: 'why "so"',
+    enabled: false,
+    line: 2,
+  });
+  const fields = { action: "ask", match: "true" };
+  const made = edit({ kind: "put_rule", id: "profiles.rules.b", fields });
+  const [, other] = made.kind === "ok" ? made.value.rules : [];
+  expect(other === undefined || "line" in ruleJson(other)).toBe(false);
+});
+
+test("a name of JavaScript's is no name of a rule", () => {
+  const fields = { action: "ask", match: "true" };
+  expect(edit({ kind: "put_rule", id: "profiles.rules.__proto__", fields })).toMatchObject({
+    faults: [{ code: "bad_name" }],
+  });
+  const hidden = JSON.parse('{ "action": "ask", "match": "true", "__proto__": { "enabled": false } }');
+  expect(edit({ kind: "put_rule", id: "profiles.rules.b", fields: hidden })).toMatchObject({
+    faults: [{ code: "unknown_key" }],
+  });
+});
+
+test.each<[string, unknown, boolean]>([
+  ["ledger.retention_days", 1, true],
+  ["ledger.retention_days", 3_650, true],
+  ["ledger.retention_days", 0, false],
+  ["ledger.retention_days", 3_651, false],
+  ["ledger.retention_days", 1.5, false],
+  ["ledger.vm_mib_max", 8, true],
+  ["ledger.vm_mib_max", 65_537, false],
+  ["ledger.total_mib_max", 63, false],
+  ["ledger.total_mib_max", 1_048_576, true],
+  ["profiles.rule_files", ["a\ud800"], false],
+  ["profiles.rule_files", ["💥"], true],
+])("%s takes %j: %s", (key, value, isTaken) => {
+  expect(edit({ kind: "set", key, value }).kind).toBe(isTaken ? "ok" : "refused");
 });

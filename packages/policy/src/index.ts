@@ -1,3 +1,4 @@
+export { type AllowRule, allowRuleFor } from "./allow-rule.ts";
 export { type Condition, type ConditionFault, compileCondition, isCondition } from "./cel/condition.ts";
 export {
   type Decision,
@@ -41,11 +42,13 @@ export {
   labelFields,
 } from "./label.ts";
 export { emptyLayer, joinLayers, type PolicyLayer, parseLayer } from "./layer.ts";
+export { type PatchedText, patchLayerText } from "./layer-text.ts";
 export { POLICY_LIMITS } from "./limits.ts";
 export { type LintFinding, lintRules } from "./lint.ts";
 export { PRESET_NAMES, type PresetName } from "./preset-names.ts";
 export { PRESETS } from "./preset-table.ts";
-export { renderActivePolicy, renderLayer } from "./render.ts";
+export { renderActivePolicy, renderLayer, ruleText } from "./render.ts";
+export { type Replay, type ReplayOptions, replay, type WasDecision } from "./replay.ts";
 export {
   type DecisionAction,
   type DetectionLevel,
@@ -55,6 +58,7 @@ export {
   ruleId,
   stricter,
 } from "./rule.ts";
+export { type RuleJson, ruleJson } from "./rule-json.ts";
 export { type MergedSettings, mergeSettings, type SettingSource } from "./settings.ts";
 export {
   SETTING_KEYS,

@@ -147,6 +147,57 @@ test.each<[string, RuleSource, string, string]>([
     "takes one of locked-down, developer, open",
   ],
   ["a file that is too long", "user", `#${"x".repeat(262_144)}`, "[too_large]"],
+  [
+    "a line of a megabyte",
+    "user",
+    around(`reason = "${"x".repeat(1_048_576)}"`),
+    "f:1:1: the file is longer",
+  ],
+  [
+    "a line that is nearly as long as a file may be",
+    "user",
+    around(`reason = "${"x".repeat(262_000)}"`),
+    "f:1:1: a value is nested too deeply or too long [too_large]",
+  ],
+  [
+    "a byte order mark",
+    "user",
+    `\ufeff${around("")}`,
+    "f:1:1: the file begins with a byte order mark; save it as UTF-8 without one [syntax]",
+  ],
+  ["a byte order mark elsewhere", "user", around("\ufeff"), "f:4:1: "],
+  ["a tab in a reason", "user", around('\treason\t=\t"a\tb"'), 'f:4:11: "reason" takes one line'],
+  ["a fault behind tabs", "user", around("\tacton\t=\t1"), 'f:4:2: a rule has no key "acton"'],
+  ["a fault behind letters of two units", "user", around("reason = '💥' x"), "f:4:15: "],
+  [
+    "a rule table that its keys wrote already",
+    "user",
+    '[profiles.rules]\na.action = "ask"\n[profiles.rules.a]\n',
+    "f:3:1",
+  ],
+  ["an inline table that is opened again", "user", "[profiles]\nrules = {}\n[profiles.rules.a]\n", "f:3:1"],
+  [
+    "a section twice",
+    "user",
+    "[limits]\n[asks]\n[limits]\n",
+    "f:3:2: Defining a key multiple times is invalid",
+  ],
+  [
+    "a rule that is named as every object's prototype",
+    "user",
+    around("").replace("rules.a", "rules.__proto__"),
+    'f:1:2: Cannot name rule "__proto__": it means something else [bad_name]',
+  ],
+  [
+    "such a rule in dotted keys",
+    "user",
+    '[profiles.rules]\n__proto__.action = "ask"\n',
+    "f:2:1: Cannot name rule",
+  ],
+  ["such a key of a rule", "user", around("__proto__ = 1"), 'f:4:1: a rule has no key "__proto__"'],
+  ["such a table in a rule", "user", around("__proto__.action = 1"), 'f:4:1: a rule has no key "__proto__"'],
+  ["such a section", "user", "[__proto__]\nx = 1\n", 'f:1:2: no setting "__proto__"'],
+  ["such a setting", "user", "[limits]\n__proto__ = 1\n", 'f:2:1: no setting "limits.__proto__"'],
   ["lists that are too deep", "user", `a = ${"[".repeat(20_000)}${"]".repeat(20_000)}`, "[too_large]"],
 ])("%s is refused, with its place", (_, source, text, expected) => {
   expect(faultsOf(source, text).join("\n")).toContain(expected);
@@ -163,6 +214,12 @@ test.each([
   ],
   ["an escaped letter", `match = "http.host == 'x' && \\u0068ttp.hst == 'y'"`, "f:3:30"],
   ["a letter of two units", `match = '"💥" == http.host && http.hst == "y"'`, "f:3:31"],
+  [
+    "a text of several lines, as Windows ends them",
+    `match = '''\r\n  http.host == "x"\r\n  && http.hst == "y"\r\n'''`,
+    "f:5:6",
+  ],
+  ["a text behind a tab", `\tmatch\t=\t'\thttp.host == "x" && http.hst == "y"'`, "f:3:32"],
 ])("a wrong field in %s is found where it stands", (_, line, place) => {
   const [fault] = faultsOf("user", `[profiles.rules.a]\naction = "block"\n${line}\n`);
   expect(fault).toContain(
@@ -184,6 +241,14 @@ test("every fault of a file is reported at once, in order and bounded, and nothi
   ]);
   const many = Array.from({ length: 200 }, (_, n) => `[profiles.rules.r${n}]\naction = 1\n`).join("");
   expect(faultsOf("user", many)).toHaveLength(50);
+});
+
+test("tabs and the line ends of Windows do no harm in a file", () => {
+  const text =
+    "[limits]\r\n\tidle_secs\t=\t60\r\n[\tprofiles.rules.a\t]\r\n\taction = \"ask\"\r\nmatch\t= '\ttrue'\r\n";
+  const layer = layerOf("user", text);
+  expect(layer.settings.get("limits.idle_secs")).toBe(60);
+  expect(layer.rules).toMatchObject([{ id: "profiles.rules.a", at: { line: 3, column: 3 } }]);
 });
 
 test("a rule file holds rules only", () => {

@@ -43,20 +43,29 @@ function sections(
   return lines.length === 0 ? lines : [...lines, ""];
 }
 
-function settingText(value: SettingValue): string {
+/** A setting's value as TOML writes it. */
+export function settingText(value: SettingValue): string {
   if (typeof value === "string") return quoted(value);
   return typeof value === "object" ? `[${value.map(quoted).join(", ")}]` : String(value);
 }
 
-function ruleText(rule: Rule): string {
-  const { usual, table } = RULE_SOURCES[rule.source];
-  const lines = [`[${[...table, rule.name].join(".")}]`, `action = ${quoted(rule.action)}`];
-  lines.push(`match = ${matchText(rule.condition.source)}`);
-  if (rule.priority !== usual) lines.push(`priority = ${rule.priority}`);
-  if (rule.detection !== "none") lines.push(`detection_level = ${quoted(rule.detection)}`);
-  if (rule.reason !== "") lines.push(`reason = ${quoted(rule.reason)}`);
-  if (!rule.isEnabled) lines.push("enabled = false");
-  return [...lines, ""].join("\n");
+/** One rule as the table of a file, with a line break at its end: what stands in a file, and in a record of it. */
+export function ruleText(rule: Rule): string {
+  const lines = [...ruleFields(rule)].map(([key, value]) => `${key} = ${value}`);
+  return [`[${rule.id}]`, ...lines, ""].join("\n");
+}
+
+/** The keys of a rule with their values as TOML writes them, without those that hold what is usual. */
+export function ruleFields(rule: Rule): ReadonlyMap<string, string> {
+  const fields = new Map([
+    ["action", quoted(rule.action)],
+    ["match", matchText(rule.condition.source)],
+  ]);
+  if (rule.priority !== RULE_SOURCES[rule.source].usual) fields.set("priority", String(rule.priority));
+  if (rule.detection !== "none") fields.set("detection_level", quoted(rule.detection));
+  if (rule.reason !== "") fields.set("reason", quoted(rule.reason));
+  if (!rule.isEnabled) fields.set("enabled", "false");
+  return fields;
 }
 
 /** A condition reads best unescaped, where TOML can hold it so. */

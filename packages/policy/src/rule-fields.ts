@@ -61,6 +61,8 @@ const LEGACY_KEYS: ReadonlyMap<string, string> = new Map([
 ]);
 
 const NAME = new RegExp(`^[a-z0-9_-]{1,${POLICY_LIMITS.nameCharsMax}}$`);
+/** A client that keys rules by their names in a plain object would set its prototype. */
+const NOT_A_NAME = "__proto__";
 /** A reason is one line on a terminal: nothing in it moves the cursor or turns the text around. */
 const CONTROL = /[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/u;
 
@@ -125,9 +127,12 @@ class RuleCheck {
   }
 
   #names(): void {
-    if (!NAME.test(this.#name)) {
+    if (!NAME.test(this.#name) || this.#name === NOT_A_NAME) {
       const shown = this.#name.slice(0, POLICY_LIMITS.nameCharsMax);
-      this.#fault("bad_name", `Cannot name rule "${shown}": a name is 1 to 64 of a-z, 0-9, _ and -`);
+      const why = NAME.test(this.#name)
+        ? "it means something else"
+        : "a name is 1 to 64 of a-z, 0-9, _ and -";
+      this.#fault("bad_name", `Cannot name rule "${shown}": ${why}`);
     }
     for (const [key, { keyAt }] of this.#fields) {
       if ((RULE_KEYS as readonly string[]).includes(key)) continue;

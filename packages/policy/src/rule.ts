@@ -1,5 +1,6 @@
 import type { Condition } from "./cel/condition.ts";
 import { type Guard, guardOf } from "./cel/guard.ts";
+import { type Reads, readsOf } from "./cel/reads.ts";
 import type { Position } from "./fault.ts";
 
 /** Who wrote a rule. Each has its table in a file and its range of priorities; lower comes first. */
@@ -37,6 +38,7 @@ export interface Rule {
   readonly action: RuleAction;
   readonly condition: Condition;
   readonly guard: Guard;
+  readonly reads: Reads;
   readonly detection: DetectionLevel;
   readonly priority: number;
   readonly reason: string;
@@ -45,11 +47,12 @@ export interface Rule {
   readonly at: Position | undefined;
 }
 
-export function rule(fields: Omit<Rule, "id" | "guard">): Rule {
+export function rule(fields: Omit<Rule, "id" | "guard" | "reads">): Rule {
   return Object.freeze({
     ...fields,
     id: ruleId(fields.source, fields.name),
     guard: guardOf(fields.condition.expression),
+    reads: readsOf(fields.condition.expression),
   });
 }
 

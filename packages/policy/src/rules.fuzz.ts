@@ -6,6 +6,7 @@ import { applyEdits, type PolicyEdit } from "./edit.ts";
 import { EVENT_TYPE_NAMES } from "./event/event-table.ts";
 import { FAULT_CODES, type PolicyFault } from "./fault.ts";
 import { emptyLayer, parseLayer } from "./layer.ts";
+import { patchLayerText } from "./layer-text.ts";
 import { POLICY_LIMITS } from "./limits.ts";
 import { PRESETS } from "./preset-table.ts";
 import { renderLayer } from "./render.ts";
@@ -13,6 +14,7 @@ import { RULE_SOURCES, type RuleSource } from "./rule.ts";
 import { Random } from "./testing/random.ts";
 import { randomCondition } from "./testing/random-condition.ts";
 import { randomEvent } from "./testing/random-event.ts";
+import { randomEdits } from "./testing/random-layer-text.ts";
 
 /** Pieces that parsers trip over, between whole rules. */
 const PIECES = [
@@ -115,7 +117,20 @@ function fuzzFile(random: Random): void {
       again.value.rules.length === parsed.value.rules.length,
       `rules were lost: ${JSON.stringify(text)}`,
     );
+    if (source === "user") fuzzPatch(random, text);
   }
+}
+
+/** Whatever a layer's text looks like, edits keep what they are not about. */
+function fuzzPatch(random: Random, text: string): void {
+  const edits = randomEdits(random);
+  const patched = patchLayerText(text, { corp: emptyLayer("corp") }, edits);
+  if (patched.kind === "refused") checkFaults(patched.faults, JSON.stringify(edits), []);
+  else
+    assert(
+      patched.value.keptComments,
+      `${JSON.stringify(text)} lost its comments by ${JSON.stringify(edits)}`,
+    );
 }
 
 function checkFaults(faults: readonly PolicyFault[], input: string, lines: readonly string[]): void {

@@ -86,6 +86,21 @@ export const SETTINGS = {
     usual: 0.5,
     doc: "memory of a VM where the call names none",
   },
+  "ledger.retention_days": {
+    shape: { kind: "int", least: 1, most: 3_650 },
+    usual: 90,
+    doc: "days that ledgers are kept",
+  },
+  "ledger.vm_mib_max": {
+    shape: { kind: "int", least: 8, most: 65_536 },
+    usual: 1_024,
+    doc: "MiB of the ledger of one VM; what it cannot take is not done",
+  },
+  "ledger.total_mib_max": {
+    shape: { kind: "int", least: 64, most: 1_048_576 },
+    usual: 8_192,
+    doc: "MiB of all ledgers together",
+  },
   "confinement.allow_unconfined": {
     shape: { kind: "flag" },
     usual: false,
@@ -111,6 +126,9 @@ export function settingRow(key: string): SettingRow | undefined {
   return Object.hasOwn(SETTINGS, key) ? SETTINGS[key as SettingKey] : undefined;
 }
 
+/** A line that a file can hold: half a character cannot be written in any. */
+const ONE_LINE = /^[^\p{Cc}\p{Surrogate}]{1,1024}$/u;
+
 /** The value in its type, or what it takes instead. */
 export function checkSetting(row: SettingRow, given: unknown): { value: SettingValue } | { takes: string } {
   const { shape } = row;
@@ -134,7 +152,7 @@ export function checkSetting(row: SettingRow, given: unknown): { value: SettingV
         : { takes: `one of ${shape.of.join(", ")}` };
     case "texts": {
       const isList = Array.isArray(given) && given.length <= shape.itemsMax;
-      return isList && given.every((item) => typeof item === "string" && /^\P{Cc}{1,1024}$/u.test(item))
+      return isList && given.every((item) => typeof item === "string" && ONE_LINE.test(item))
         ? { value: Object.freeze([...given]) }
         : { takes: `a list of at most ${shape.itemsMax} texts` };
     }

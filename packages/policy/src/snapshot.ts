@@ -1,6 +1,7 @@
 import { assert } from "@capsem/base";
 import { canonicalText } from "./cel/expression.ts";
 import { EVENT_TYPE_NAMES, type EventType } from "./event/event-table.ts";
+import type { FieldPath } from "./event/field-table.ts";
 import type { Checked } from "./fault.ts";
 import { emptyLayer, type PolicyLayer, parseLayer } from "./layer.ts";
 import type { PresetName } from "./preset-names.ts";
@@ -8,6 +9,7 @@ import { PRESETS } from "./preset-table.ts";
 import { DECISIONS, type DecisionAction, inOrder, type Rule } from "./rule.ts";
 import { createRuleIndex, type RuleIndex } from "./rule-index.ts";
 import { type MergedSettings, mergeSettings } from "./settings.ts";
+import { createReads } from "./snapshot-reads.ts";
 
 /** Changes when the meaning of rules or settings changes: it is part of every digest. */
 export const POLICY_VERSION = 1;
@@ -27,6 +29,8 @@ export interface PolicySnapshot {
   readonly rules: readonly Rule[];
   readonly settings: MergedSettings;
   readonly index: RuleIndex;
+  /** False where no decision depends on the field, so that nobody need collect it. */
+  readonly reads: (path: FieldPath) => boolean;
 }
 
 /** Compiles what the user and the corporation said, on top of the preset that they chose. */
@@ -50,6 +54,7 @@ export function compileSnapshot(
     rules: Object.freeze(rules),
     settings,
     index: createRuleIndex(rules),
+    reads: createReads(rules),
   });
 }
 

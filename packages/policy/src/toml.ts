@@ -17,24 +17,73 @@ export interface TomlEntry {
 
 /** Flattens a TOML text into its headers and values, in order. One fault at most: the parser stops at it. */
 export function readToml(text: string): Checked<readonly TomlEntry[]> {
-  if (text.length > POLICY_LIMITS.fileBytesMax) {
-    return refused("too_large", `the file is longer than ${POLICY_LIMITS.fileBytesMax} characters`, {
-      line: 1,
-      column: 1,
-    });
-  }
-  const entries: TomlEntry[] = [];
-  try {
+  return parsed(text, (body) => {
+    const entries: TomlEntry[] = [];
     const reader = new Reader(text, entries);
-    for (const node of parseTOML(text, { tomlVersion: "1.0" }).body[0].body) reader.node(node, []);
-    return { kind: "ok", value: entries };
+    for (const node of body) reader.node(node, []);
+    return entries;
+  });
+}
+
+/** A header or a pair, and where it stands in the text: offsets in UTF-16 units, ends behind the last one. */
+export interface TomlNode {
+  readonly kind: "table" | "pair";
+  readonly path: readonly string[];
+  readonly start: number;
+  /** Of a table: behind its header. */
+  readonly end: number;
+  /** Of a pair; `end` of a table. */
+  readonly valueStart: number;
+  /** Pairs of a table or of an inline table; undefined for any other value. */
+  readonly body: readonly TomlNode[] | undefined;
+}
+
+/** The text as what stands where, for who changes a part of it. Comments and blank lines are what is between. */
+export function outlineToml(text: string): Checked<readonly TomlNode[]> {
+  return parsed(text, (body) => body.map((node) => outlineOf(text, node, [])));
+}
+
+function outlineOf(text: string, node: AST.TOMLTable | AST.TOMLKeyValue, above: readonly string[]): TomlNode {
+  const path = [...above, ...namesOf(node.key)];
+  const [start] = node.range;
+  if (node.type === "TOMLTable") {
+    const end = text.indexOf("]", node.key.range[1]) + 1;
+    const body = node.body.map((inner) => outlineOf(text, inner, path));
+    return { kind: "table", path, start, end, valueStart: end, body };
+  }
+  const [valueStart, end] = node.value.range;
+  const body =
+    node.value.type === "TOMLInlineTable"
+      ? node.value.body.map((inner) => outlineOf(text, inner, path))
+      : undefined;
+  return { kind: "pair", path, start, end, valueStart, body };
+}
+
+function namesOf(key: AST.TOMLKey): string[] {
+  return key.keys.map((part) => (part.type === "TOMLBare" ? part.name : part.value));
+}
+
+/** Parses within the bounds, and gives what `make` makes of the tables and pairs, or the one fault. */
+function parsed<T>(
+  text: string,
+  make: (body: readonly (AST.TOMLTable | AST.TOMLKeyValue)[]) => T,
+): Checked<T> {
+  const start = { line: 1, column: 1 };
+  if (text.length > POLICY_LIMITS.fileBytesMax) {
+    return refused("too_large", `the file is longer than ${POLICY_LIMITS.fileBytesMax} characters`, start);
+  }
+  if (text.startsWith("\ufeff")) {
+    return refused("syntax", "the file begins with a byte order mark; save it as UTF-8 without one", start);
+  }
+  try {
+    return { kind: "ok", value: make(parseTOML(text, { tomlVersion: "1.0" }).body[0].body) };
   } catch (error) {
     if (error instanceof ParseError) {
       return refused("syntax", error.message, { line: error.lineNumber, column: error.column + 1 });
     }
     // The parser recurses over nested arrays and spreads long strings into calls.
     if (error instanceof RangeError) {
-      return refused("too_large", "a value is nested too deeply or too long", { line: 1, column: 1 });
+      return refused("too_large", "a value is nested too deeply or too long", start);
     }
     throw error;
   }
@@ -55,8 +104,7 @@ class Reader {
 
   node(node: AST.TOMLTable | AST.TOMLKeyValue, above: readonly string[]): void {
     const keyAt = placeOfStart(node.key.loc.start);
-    const names = node.key.keys.map((key) => (key.type === "TOMLBare" ? key.name : key.value));
-    const path = [...above, ...names];
+    const path = [...above, ...namesOf(node.key)];
     if (node.type === "TOMLTable") {
       const kind = node.kind === "array" ? "unsupported" : "table";
       this.#entries.push({ path, kind, value: undefined, keyAt, valueAt: keyAt, placeOf: () => keyAt });
@@ -113,7 +161,10 @@ function placeInText(raw: string, start: Position, offset: number): Position {
   if (quote.length === 3) at += /^\r?\n/.exec(raw.slice(at))?.[0].length ?? 0;
   let left = offset;
   while (left > 0 && at < raw.length - quote.length) {
-    const step = hasEscapes && raw[at] === "\\" ? escapeAt(raw, at) : { length: 1, makes: 1 };
+    const step =
+      hasEscapes && raw[at] === "\\"
+        ? escapeAt(raw, at)
+        : { length: raw.startsWith("\r\n", at) ? 2 : 1, makes: 1 };
     at += step.length;
     left -= step.makes;
   }

@@ -163,7 +163,7 @@ function createOracle(): (source: string, facts: Facts) => string {
     for (const [path, value] of facts) {
       const [root = "", ...rest] = path.split(".");
       const record = context[root];
-      if (fieldRow(path) !== undefined && record !== undefined) record[rest.join("__")] = value;
+      if (fieldRow(path) !== undefined && record !== undefined) record[rest.join("__")] = value as CelValue;
     }
     try {
       return String(environment.evaluate(flat(source), context));

@@ -2,8 +2,8 @@ import { type CelValue, equal, isList, isMap, isNumeric } from "../event/value.t
 import type { BinaryOperator, Expression } from "./expression.ts";
 import { ABSENT, logical, NoValue, negation, notBool, noValueOf, type Outcome } from "./outcome.ts";
 
-/** Fields by path, with `true` at the names above them, as a SecurityEvent has them. */
-export type Facts = ReadonlyMap<string, CelValue>;
+/** Fields by path, with `true` at the names above them, as a SecurityEvent has them; in a replay some are HIDDEN. */
+export type Facts = ReadonlyMap<string, Outcome>;
 /** Values of the loop variables, by slot. */
 export type Locals = CelValue[];
 export type Evaluate = (facts: Facts, locals: Locals) => Outcome;

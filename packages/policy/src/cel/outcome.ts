@@ -5,6 +5,7 @@ import type { CelValue } from "../event/value.ts";
  * ABSENT, the event does not have what is read: the condition does not match;
  * a fault, what is there cannot be computed (a text where a number is needed): the rule blocks.
  * Where both meet, ABSENT wins: otherwise a rule about HTTP could block a DNS query.
+ * A replay has a third: HIDDEN, a value was there and is no longer known.
  */
 export class NoValue {
   readonly fault: string | undefined;
@@ -15,11 +16,14 @@ export class NoValue {
 }
 
 export const ABSENT = new NoValue(undefined);
+/** Stands for every value at once: a result that is not HIDDEN is the same whatever was there. */
+export const HIDDEN = new NoValue(undefined);
 export type Outcome = CelValue | NoValue;
 
 /** For operators that need all their operands: why there is no result. */
 export function noValueOf(a: Outcome, b: Outcome): NoValue | undefined {
   if (a === ABSENT || b === ABSENT) return ABSENT;
+  if (a === HIDDEN || b === HIDDEN) return HIDDEN;
   if (a instanceof NoValue) return a;
   return b instanceof NoValue ? b : undefined;
 }
@@ -30,7 +34,8 @@ export const notBool = new NoValue("a condition is not true or false");
 export function logical(decisive: boolean, left: Outcome, right: Outcome): Outcome {
   if (left === decisive || right === decisive) return decisive;
   const none = noValueOf(left, right);
-  if (none !== undefined) return none;
+  // What is hidden may be the side that decides, whatever the other one lacks.
+  if (none !== undefined) return left === HIDDEN || right === HIDDEN ? HIDDEN : none;
   return typeof left === "boolean" && typeof right === "boolean" ? !decisive : notBool;
 }
 

@@ -25,7 +25,14 @@ const fileType = (act: string, doc: string): EventTypeRow => ({
   carries: ["file.valid", "file.truncated", "file.content", `file.${act}`],
   requires: [`file.${act}.path` as FieldPath],
 });
-const process = ["process.truncated", "process.command", "process.exec.id", "process.exec.path"];
+const process = [
+  "process.truncated",
+  "process.command",
+  "process.exec.id",
+  "process.exec.path",
+  "process.exec.user",
+  "process.exec.cwd",
+];
 
 /** The closed list of event types. */
 export const EVENT_TYPES = {
@@ -79,7 +86,7 @@ export const EVENT_TYPES = {
   "process.exec": { doc: "a job is started", carries: process, requires: ["process.command"] },
   "process.exec_complete": {
     doc: "a job has ended",
-    carries: [...process, "process.exec"],
+    carries: ["process.truncated", "process.command", "process.exec"],
     requires: ["process.exec.id"],
   },
   "process.audit": {
@@ -103,12 +110,12 @@ export const EVENT_TYPES = {
     requires: ["capsule.name", "capsule.level"],
   },
   "vm.lifecycle": {
-    doc: "a VM is made, started, stopped or deleted",
+    doc: "a VM is made, started, stopped, renamed, kept, deleted and so on",
     carries: ["vm"],
     requires: ["vm.lifecycle.action"],
   },
   "settings.change": {
-    doc: "a setting or rule changes",
+    doc: "a setting, a rule or a credential changes, or corp.toml is read again",
     carries: ["settings"],
     requires: ["settings.key", "settings.source"],
   },

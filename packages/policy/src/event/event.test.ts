@@ -30,6 +30,24 @@ test("an event holds its fields in their one form, and says what it is", () => {
   expect(event.facts.has("dns")).toBe(false);
 });
 
+test("a job says who runs it and where, before and after, and a change may be of any kind", () => {
+  const job = { "process.exec.id": "job_1", "process.exec.user": "root", "process.exec.cwd": "/w/../x" };
+  const started = securityEvent("process.exec", ID, { "process.command": "ls", ...job });
+  expect(started.facts.get("process.exec.cwd")).toBe("/x");
+  expect(securityEvent("process.exec_complete", ID, { ...job, "process.exec.exit_code": 0 }).facts.size).toBe(
+    10,
+  );
+  for (const action of ["restart", "rename", "persist"]) {
+    expect(() =>
+      securityEvent("vm.lifecycle", ID, { "vm.lifecycle.action": action, "vm.name": "n" }),
+    ).not.toThrow();
+  }
+  for (const key of ["limits.idle_secs", "profiles.rules.a", "credentials.openai", "corp.reload"]) {
+    const change = { "settings.key": key, "settings.source": "user" };
+    expect(() => securityEvent("settings.change", ID, change)).not.toThrow();
+  }
+});
+
 const long = "é".repeat(40_000);
 test.each<[string, EventType, object, string]>([
   ["an unknown field", "http.request", { ...request, "http.hst": "x" }, '"http.hst" does not exist'],
@@ -48,6 +66,19 @@ test.each<[string, EventType, object, string]>([
     "no IP",
   ],
   ["a value outside its list", "http.request", { ...request, "http.scheme": "ftp" }, "not one of"],
+  [
+    "a user that jobs do not run as",
+    "process.exec",
+    { "process.command": "x", "process.exec.user": "me" },
+    "not one of",
+  ],
+  [
+    "a result before there is one",
+    "process.exec",
+    { "process.command": "x", "process.exec.exit_code": 0 },
+    "does not belong",
+  ],
+  ["an act that VMs do not know", "vm.lifecycle", { "vm.lifecycle.action": "reboot" }, "not one of"],
   ["a name that is too long", "http.request", { ...request, "http.path": "x".repeat(16_385) }, "longer than"],
   [
     "a list of something else",

@@ -157,12 +157,25 @@ function rootOf(path: string): string {
   return path.slice(0, path.indexOf("."));
 }
 
+const FILE_ACTS = ["import", "export", "read", "create", "write", "delete"] as const;
+
+/**
+ * Fields that `deriveFileFields` makes of this one. `file.content` gives those that it is made of, because who
+ * collects a content may name it either way.
+ */
+export function fieldsMadeWith(path: string): readonly string[] {
+  if (path === "file.content") return FILE_ACTS.map((act) => `file.${act}.content`);
+  const [, act, part] = /^file\.([a-z]+)\.(path|content)$/.exec(path) ?? [];
+  if (part === undefined) return [];
+  return part === "content" ? ["file.content"] : [`file.${act}.name`, `file.${act}.ext`];
+}
+
 /** Name and extension follow from the path, and `file.content` is the content of the act. */
 function deriveFileFields(
   facts: ReadonlyMap<string, CelValue>,
   put: (path: string, value: CelValue) => void,
 ): void {
-  for (const act of ["import", "export", "read", "create", "write", "delete"]) {
+  for (const act of FILE_ACTS) {
     const path = facts.get(`file.${act}.path`);
     if (typeof path === "string") {
       const name = path.slice(path.lastIndexOf("/") + 1);

@@ -142,6 +142,8 @@ export const FIELDS = {
   "process.command": row("body", "the command line"),
   "process.exec.id": row("text", "id of the job"),
   "process.exec.path": row("path", "program of the job"),
+  "process.exec.user": row("text", "the user in the VM that the job runs as", ["user", "root"]),
+  "process.exec.cwd": row("path", "folder in the VM that the job starts in"),
   "process.exec.exit_code": row("int", "exit code"),
   "process.exec.stdout": row("body", "first 64 KiB of the output"),
   "process.exec.stderr": row("body", "first 64 KiB of the error output"),
@@ -178,13 +180,19 @@ export const FIELDS = {
     "create",
     "start",
     "stop",
+    "restart",
+    "rename",
+    "persist",
     "delete",
     "fork",
     "purge",
   ]),
   "vm.lifecycle.requester": row("text", "client that asked for it"),
 
-  "settings.key": row("text", "key that changes, as limits.idle_secs or profiles.rules.NAME"),
+  "settings.key": row(
+    "text",
+    "what changes: limits.idle_secs and the like, profiles.rules.NAME, credentials.NAME, or corp.reload",
+  ),
   "settings.source": row("text", "layer that changes", ["user", "corp"]),
 } as const;
 
@@ -194,6 +202,13 @@ const ROWS: ReadonlyMap<string, FieldRow> = new Map<string, FieldRow>(Object.ent
 
 export function fieldRow(path: string): FieldRow | undefined {
   return ROWS.get(path);
+}
+
+const CUTTABLE: ReadonlySet<FieldKind> = new Set(["body", "texts", "headers", "json", "jsons"]);
+
+/** What `truncated` of the root can be about: every other kind is refused when it is too long. */
+export function canBeCut(row: FieldRow): boolean {
+  return CUTTABLE.has(row.kind);
 }
 
 export const FIELD_PATHS: readonly string[] = [...ROWS.keys()];
