@@ -1,5 +1,8 @@
+import { ASK_ROUTES } from "./ask-routes.ts";
 import { ERRORS, type ErrorKind } from "./error-table.ts";
+import { EVIDENCE_ROUTES } from "./evidence-routes.ts";
 import { FILE_ROUTES } from "./file-routes.ts";
+import { POLICY_ROUTES } from "./policy-routes.ts";
 import type { Absent, Route } from "./route.ts";
 import { SERVICE_ROUTES } from "./service-routes.ts";
 import { VM_ROUTES } from "./vm-routes.ts";
@@ -10,6 +13,9 @@ const AREAS: readonly (readonly [string, Readonly<Record<string, Route>>])[] = [
   ["VMs", VM_ROUTES],
   ["Work in a VM", WORK_ROUTES],
   ["Files", FILE_ROUTES],
+  ["Rules, settings, corporate policy", POLICY_ROUTES],
+  ["Asks and credentials", ASK_ROUTES],
+  ["Evidence", EVIDENCE_ROUTES],
 ];
 
 /** docs/api.md: every route with its SDK method, tool and command, then every error kind. */
@@ -24,7 +30,8 @@ export function apiPage(): string {
     "Of the marks after a route, *read* is one that changes nothing, *WebSocket* one that takes an upgrade and no plain",
     "request, *no token* one that the gateway answers to anybody on this machine.",
     "",
-    'An error is `{"error": {kind, reason, status, retryable}}`, all four always. A route that changes something is never',
+    'An error is `{"error": {kind, reason, status, retryable}}`, all four always; beside them `rule_id` and `ask_id` where',
+    "a rule refused, `faults` where a file or an edit has them. A route that changes something is never",
     "repeated by our clients; where its answer was lost the error says that the outcome is unknown.",
     ...AREAS.flatMap(([title, routes]) => ["", `## ${title}`, "", ...table(routes)]),
     "",

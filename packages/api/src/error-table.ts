@@ -1,4 +1,4 @@
-import { Failure } from "@capsem/base";
+import { Failure, type FailureFacts } from "@capsem/base";
 
 /** The closed list of error kinds of the HTTP API: status, and whether the same request may succeed later. */
 export const ERRORS = {
@@ -8,10 +8,18 @@ export const ERRORS = {
   /** The gateway: a page or a name that is not this machine's. */
   origin_refused: { status: 403, retryable: false },
   not_permitted: { status: 403, retryable: false },
+  /** Refused by a rule, or held by one and not approved: `rule_id`, and `ask_id` where one was made. */
+  policy: { status: 403, retryable: false },
+  /** The corporation has set it, or it is no rule of the user's. */
+  locked: { status: 403, retryable: false },
   route_not_found: { status: 404, retryable: false },
   vm_not_found: { status: 404, retryable: false },
   job_not_found: { status: 404, retryable: false },
   file_not_found: { status: 404, retryable: false },
+  rule_not_found: { status: 404, retryable: false },
+  ask_not_found: { status: 404, retryable: false },
+  credential_not_found: { status: 404, retryable: false },
+  ledger_not_found: { status: 404, retryable: false },
   name_taken: { status: 409, retryable: false },
   wrong_state: { status: 409, retryable: false },
   file_exists: { status: 409, retryable: false },
@@ -22,6 +30,12 @@ export const ERRORS = {
   file_not_permitted: { status: 403, retryable: false },
   file_failed: { status: 422, retryable: false },
   quota: { status: 429, retryable: true },
+  /** The VM's ledger holds as much as it may: work is refused, deleting and exporting are not. */
+  ledger_full: { status: 507, retryable: false },
+  /** What was written is not what is there: the VM does not start until it was looked at. */
+  ledger_broken: { status: 409, retryable: false },
+  /** The ledger takes no rows just now, and nothing is done unrecorded. */
+  ledger_away: { status: 503, retryable: true },
   /** The gateway: too many failures to authenticate. */
   throttled: { status: 429, retryable: true },
   cancelled: { status: 499, retryable: false },
@@ -50,9 +64,9 @@ export function isErrorKind(word: string): word is ErrorKind {
 export function apiFailure(
   kind: ErrorKind,
   message: string,
-  options: { cause?: unknown; detail?: string } = {},
+  options: { cause?: unknown; detail?: string; facts?: FailureFacts; retryable?: boolean } = {},
 ): Failure<ErrorKind> {
-  return new Failure(kind, message, { ...options, retryable: ERRORS[kind].retryable });
+  return new Failure(kind, message, { retryable: ERRORS[kind].retryable, ...options });
 }
 
 /** The one place where anything thrown becomes an API error: unknown kinds become `internal`. */
@@ -62,7 +76,9 @@ export function toApiFailure(thrown: unknown): Failure<ErrorKind> {
     if (isErrorKind(kind)) {
       return new Failure(kind, thrown.message, {
         cause: thrown,
-        retryable: ERRORS[kind].retryable,
+        // A rule's refusal is worth a retry where an ask is still open, which its maker knows.
+        retryable: kind === "policy" ? thrown.retryable : ERRORS[kind].retryable,
+        ...(thrown.facts === undefined ? {} : { facts: thrown.facts }),
         ...(thrown.detail === undefined ? {} : { detail: thrown.detail }),
       });
     }

@@ -25,12 +25,20 @@ test("every reference of the document leads somewhere", () => {
   for (const name of Object.keys(document.components.schemas)) expect(wanted).toContain(name);
 });
 
+const ASKED_BY_POST: ReadonlySet<string> = new Set([
+  "ruleEvaluate",
+  "ruleReplay",
+  "ruleLint",
+  "corpValidate",
+]);
+
 test("every route says what it has on each side, or why not", () => {
   for (const [name, route] of Object.entries(ROUTES)) {
     for (const side of [route.tool, route.command]) {
       const text = typeof side === "string" ? side : side.none;
       expect(text.length, name).toBeGreaterThan(1);
     }
-    if (route.method !== "GET") expect(route.mutates, name).toBe(true);
+    // Some questions are too long for a query.
+    if (route.method !== "GET") expect(route.mutates || ASKED_BY_POST.has(name), name).toBe(true);
   }
 });

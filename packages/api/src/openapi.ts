@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { ERRORS, type ErrorKind } from "./error-table.ts";
 import { fileInfo } from "./file-routes.ts";
+import { askInfo, credentialInfo, lintFinding, policyFault, ruleInfo, settingInfo } from "./policy-schema.ts";
 import type { Route } from "./route.ts";
 import { ROUTES } from "./route-table.ts";
 import { finding, logWindow, panic, serviceStats, serviceStatus } from "./service-schema.ts";
@@ -31,6 +32,12 @@ const NAMED: Readonly<Record<string, z.ZodType>> = {
   Finding: finding,
   ServiceStatus: serviceStatus,
   ServiceStats: serviceStats,
+  RuleInfo: ruleInfo,
+  LintFinding: lintFinding,
+  PolicyFault: policyFault,
+  SettingInfo: settingInfo,
+  AskInfo: askInfo,
+  CredentialInfo: credentialInfo,
 };
 
 /** Kinds that any route may answer with, beside those of its row. */
@@ -79,6 +86,9 @@ const ERROR: Json = {
         reason: { type: "string" },
         status: { type: "integer" },
         retryable: { type: "boolean" },
+        rule_id: { type: "string" },
+        ask_id: { type: "string" },
+        faults: { type: "array", items: { type: "object" } },
       },
       required: ["kind", "reason", "status", "retryable"],
     },

@@ -1,4 +1,7 @@
+import { ASK_ROUTES } from "./ask-routes.ts";
+import { EVIDENCE_ROUTES } from "./evidence-routes.ts";
 import { FILE_ROUTES } from "./file-routes.ts";
+import { POLICY_ROUTES } from "./policy-routes.ts";
 import type { Route } from "./route.ts";
 import { SERVICE_ROUTES } from "./service-routes.ts";
 import { VM_ROUTES } from "./vm-routes.ts";
@@ -13,6 +16,9 @@ export const ROUTES = {
   ...VM_ROUTES,
   ...WORK_ROUTES,
   ...FILE_ROUTES,
+  ...POLICY_ROUTES,
+  ...ASK_ROUTES,
+  ...EVIDENCE_ROUTES,
 } as const satisfies Record<string, Route>;
 
 export type RouteName = keyof typeof ROUTES;

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { VM_REASONS, VM_STATES, vmId, vmInfo } from "./vm-schema.ts";
+import { vmId } from "./vm-schema.ts";
 
 export const serviceStatus = z.strictObject({
   version: z.string(),
@@ -15,6 +15,17 @@ export const serviceStatus = z.strictObject({
   pool: z.strictObject({ warm: z.number(), preparing: z.number(), target: z.number() }),
   /** What new VMs are forked from, one for each size: in memory, and being made just now, which happens once. */
   goldens: z.strictObject({ ready: z.number(), making: z.number() }),
+  /** The rules in force: what was chosen, how many, and faults of a file that was changed and could not be read. */
+  policy: z.strictObject({
+    preset: z.string(),
+    digest: z.string(),
+    rules: z.number().int(),
+    has_corp: z.boolean(),
+    faults: z.number().int(),
+  }),
+  /** `away`: nothing is done until it is back. */
+  ledger: z.strictObject({ state: z.enum(["ok", "starting", "away"]), reason: z.string().nullable() }),
+  asks: z.strictObject({ pending: z.number().int() }),
   limits: z.strictObject({
     running_max: z.number(),
     retained_max: z.number(),
@@ -76,7 +87,7 @@ export const finding = z.strictObject({
 export type Finding = z.infer<typeof finding>;
 
 /** Sources of host logs that exist now; later processes bring theirs (design, "Words that need one meaning"). */
-export const HOST_LOG_SOURCES = ["service", "gateway", "owner"] as const;
+export const HOST_LOG_SOURCES = ["service", "gateway", "owner", "ledger"] as const;
 export type HostLogSource = (typeof HOST_LOG_SOURCES)[number];
 
 const whole = z.coerce.number().int();
@@ -96,27 +107,3 @@ export const logQuery = z.strictObject({
 });
 export const logWindow = z.strictObject({ lines: z.array(z.string()), truncated: z.boolean() });
 export type LogWindow = z.infer<typeof logWindow>;
-
-/**
- * Messages of `capsem.events.v1`, all from the service, one JSON text each. `hello` is first and has the VMs of that
- * moment; `seq` rises by one with each later message; `lagged` says that a slow reader missed some and must list again.
- */
-export const serviceEvent = z.discriminatedUnion("type", [
-  z.strictObject({
-    type: z.literal("hello"),
-    seq: count,
-    service_started_at: z.string(),
-    vms: z.array(vmInfo),
-  }),
-  z.strictObject({ type: z.literal("vm"), seq: count, time: z.string(), vm: vmInfo }),
-  z.strictObject({
-    type: z.literal("vm_gone"),
-    seq: count,
-    time: z.string(),
-    vm_id: vmId,
-    last_state: z.enum(VM_STATES),
-    reason: z.enum(VM_REASONS).nullable(),
-  }),
-  z.strictObject({ type: z.literal("lagged"), seq: count, missed: count }),
-]);
-export type ServiceEvent = z.infer<typeof serviceEvent>;

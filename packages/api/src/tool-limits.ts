@@ -13,4 +13,6 @@ export const TOOL_LIMITS = {
   listEntries: 256,
   /** A day, as the routes have it. */
   timeoutSecsMax: 86_400,
+  /** Some 12 KiB of entries: what a client that shows only text still shows whole. */
+  evidenceRows: 25,
 } as const;

@@ -1,4 +1,5 @@
 import { DIAGNOSTIC_TOOLS } from "./tool-diagnostics.ts";
+import { EVIDENCE_TOOLS } from "./tool-evidence.ts";
 import type { Tool } from "./tool-row.ts";
 import { VM_TOOLS } from "./tool-vms.ts";
 import { WORK_TOOLS } from "./tool-work.ts";
@@ -8,6 +9,7 @@ export const TOOLS = {
   ...VM_TOOLS,
   ...WORK_TOOLS,
   ...DIAGNOSTIC_TOOLS,
+  ...EVIDENCE_TOOLS,
 } as const satisfies Record<string, Tool>;
 
 export type ToolName = keyof typeof TOOLS;

@@ -1,3 +1,6 @@
+/** What a client may read beside the words of a failure: the rule and the ask behind it, faults of a file. */
+export type FailureFacts = Readonly<Record<string, unknown>>;
+
 /**
  * The one error class of the product. `kind` is a word from a closed list that the package which throws
  * owns (see `packages/api/src/error-table.ts` and `packages/wire/src/message-table.ts`).
@@ -9,17 +12,19 @@ export class Failure<K extends string = string> extends Error {
   readonly kind: K;
   readonly retryable: boolean;
   readonly detail: string | undefined;
+  readonly facts: FailureFacts | undefined;
 
   constructor(
     kind: K,
     message: string,
-    options: { cause?: unknown; retryable?: boolean; detail?: string } = {},
+    options: { cause?: unknown; retryable?: boolean; detail?: string; facts?: FailureFacts } = {},
   ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.name = "Failure";
     this.kind = kind;
     this.retryable = options.retryable ?? false;
     this.detail = options.detail;
+    this.facts = options.facts;
   }
 }
 
