@@ -62,8 +62,7 @@ export async function buildImage(powers: ImagePowers, options: BuildImageOptions
   await mkdir(join(imagesDir(options.cacheDir), "by-recipe"), { recursive: true });
   const onProgress = forwardOnly(options.onProgress);
   const lock = await takeBuildLock({
-    path: await realpath(options.cacheDir),
-    userId: powers.userId,
+    folder: await realpath(imagesDir(options.cacheDir)),
     pid: powers.pid,
     signal: options.signal,
     onWait: (pid) =>

@@ -14,6 +14,11 @@ export const SCRATCH_MEMORY_BYTES_MIN: number = 4 * GIB;
 /** A whole build takes about a minute; a slow mirror or a slow machine ten times that. */
 export const BUILD_TIMEOUT_MS: number = 20 * 60_000;
 
+/** Who waits for another builder asks again after this; a build takes a minute. */
+export const LOCK_RETRY_MS = 250;
+/** Of a lock file: a number and a line's end. */
+export const PID_BYTES_MAX = 16;
+
 /** For one step that only computes (mkfs, tar, qemu-img). */
 export const STEP_TIMEOUT_MS: number = 3 * 60_000;
 
