@@ -2,6 +2,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, release, totalmem } from "node:os";
 import { join, resolve } from "node:path";
+import { ledgerFigures } from "./ledger-bench.ts";
+import { ledgerClientFigures } from "./ledger-client-bench.ts";
 import { mcpFigures } from "./mcp-bench.ts";
 import { policyFigures } from "./policy-bench.ts";
 import { type Figure, renderTable } from "./statistics.ts";
@@ -25,6 +27,8 @@ async function main(): Promise<void> {
     cycles: cycleFigures,
     mcp: mcpFigures,
     policy: policyFigures,
+    ledger: ledgerFigures,
+    "ledger-client": ledgerClientFigures,
   };
   // Words choose areas; without one all are measured.
   const asked = process.argv.slice(2);

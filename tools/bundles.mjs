@@ -1,10 +1,19 @@
-import { readFileSync } from "node:fs";
+import { copyFileSync, readFileSync, renameSync } from "node:fs";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import { build } from "esbuild";
 import { writeLauncher, writeProgram } from "./code-cache.mjs";
 import { callsApart, withoutSockets } from "./mcp-parts.mjs";
 import { plainRoutes } from "./plain-routes.mjs";
-import { warmCli, warmGateway, warmImage, warmMcp, warmOwner, warmService } from "./warm-runs.mjs";
+import {
+  warmCli,
+  warmGateway,
+  warmImage,
+  warmLedger,
+  warmMcp,
+  warmOwner,
+  warmService,
+} from "./warm-runs.mjs";
 
 /**
  * The processes of the product, one entry a line: a bundled file each, because start-up counts. One with a warm run is
@@ -15,6 +24,18 @@ export const BUNDLES = [
   { name: "cli", entry: "apps/cli/src/main.ts", warm: warmCli, plugins: [plainRoutes] },
   { name: "service", entry: "apps/service/src/main.ts", warm: warmService },
   { name: "owner", entry: "apps/owner/src/main.ts", warm: warmOwner },
+  {
+    name: "ledger",
+    entry: "apps/ledger/src/main.ts",
+    warm: warmLedger,
+    alias: {
+      // The package's own loader looks through the binaries of all machines.
+      "node-gyp-build": "./apps/ledger/src/built-binding.ts",
+      // Its other form asks for its own address, which a bundle does not have.
+      "@photostructure/sqlite": "./node_modules/@photostructure/sqlite/dist/index.cjs",
+    },
+    binary: "@photostructure/sqlite",
+  },
   { name: "gateway", entry: "apps/gateway/src/main.ts", warm: warmGateway },
   { name: "image", entry: "apps/image/src/main.ts", warm: warmImage },
   { name: "guest", entry: "apps/guest/src/main.ts" },
@@ -36,7 +57,7 @@ export const TOOLS = [{ name: "tidy", entry: "tools/tidy/main.ts" }];
 
 /** Writes a row's files, all but its code cache, into `out`; answers with the metafile of all of them. */
 export async function writeBundle(root, out, row) {
-  const { name, entry, warm, parts = [], main = `${name}-main`, ...more } = row;
+  const { name, entry, warm, parts = [], main = `${name}-main`, binary, ...more } = row;
   const isProgram = warm !== undefined;
   const outputs = [{ name: isProgram ? main : name, entry }, ...parts];
   const metafiles = await Promise.all(
@@ -51,7 +72,17 @@ export async function writeBundle(root, out, row) {
     }),
   );
   if (isProgram) writeLauncher(out, name, main);
+  if (binary !== undefined) copyBinary(root, binary, join(out, `${name}.node`));
   return { ...metafiles[0], inputs: Object.assign({}, ...metafiles.map(({ inputs }) => inputs)) };
+}
+
+/** This machine's of the binaries that a package brings; a process that has the old one mapped keeps it. */
+function copyBinary(root, name, path) {
+  const require = createRequire(join(root, "package.json"));
+  const found = require("node-gyp-build").path(join(root, "node_modules", name));
+  const fresh = `${path}.${process.pid}.tmp`;
+  copyFileSync(found, fresh);
+  renameSync(fresh, path);
 }
 
 function optionsOf(root, outfile, entry) {

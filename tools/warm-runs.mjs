@@ -135,6 +135,31 @@ export function warmOwner(out) {
   });
 }
 
+/** A ledger that starts its threads, says that it is ready, and ends with its channels. */
+export function warmLedger(out) {
+  return inFolder(async (folder) => {
+    const ledger = startWarm(out, "ledger", { programs: ["ledger-main"], stdio: ["pipe", "pipe"] });
+    const plan = {
+      folder,
+      channels: [
+        { role: "producer", producer: "warm", fd: 3 },
+        { role: "reader", producer: "warm", fd: 4 },
+      ],
+      vm_bytes_max: 1024 ** 3,
+      allow_unconfined: true,
+    };
+    const channels = ledger.child.stdio.slice(3);
+    for (const channel of channels) channel.on("error", () => undefined).resume();
+    // Nobody answers that it is ready: what it says first is as much as it says.
+    ledger.child.stderr.on("data", () => {
+      if (/"ledger (is not )?confined"/.test(ledger.said())) for (const channel of channels) channel.end();
+    });
+    ledger.child.stdin.end(`${JSON.stringify(plan)}\n`);
+    const { text } = await ledger.ended;
+    if (!text.includes('"ledger ended"')) throw new Error(`Cannot warm the ledger: ${text}`);
+  });
+}
+
 /** It looks for an image and finds no recipe. */
 export function warmImage(out) {
   return inFolder(async (folder) => {

@@ -7,6 +7,7 @@ import { native } from "@capsem/native";
 import { expect, onTestFinished, test } from "vitest";
 import { hypervisorFilter } from "./hypervisor-filter.ts";
 import { GATEWAY_PROFILE } from "./profile-gateway.ts";
+import { LEDGER_PROFILE } from "./profile-ledger.ts";
 import { OWNER_PROFILE } from "./profile-owner.ts";
 import { buildAttacker, loosened } from "./testing/attacker.ts";
 
@@ -72,7 +73,7 @@ attacked("a gateway cannot write over its log, which it could once it appends no
   });
 });
 
-attacked.each([OWNER_PROFILE, GATEWAY_PROFILE])(
+attacked.each([OWNER_PROFILE, GATEWAY_PROFILE, LEDGER_PROFILE])(
   "a sealed $name reads its limits and changes none",
   async (profile) => {
     const acts = ["read limits", "change limits"];

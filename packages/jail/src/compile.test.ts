@@ -4,6 +4,7 @@ import { compileAllowed, compileDenied, compileFatal } from "./compile.ts";
 import type { Profile } from "./profile.ts";
 import { GATEWAY_PROFILE } from "./profile-gateway.ts";
 import { HYPERVISOR_DENIALS } from "./profile-hypervisor.ts";
+import { LEDGER_PROFILE } from "./profile-ledger.ts";
 import { OWNER_PROFILE } from "./profile-owner.ts";
 import { ARCHES, type Arch, numberOf, SYSCALLS, type Syscall } from "./syscall-table.ts";
 import { interpret } from "./testing/interpreter.ts";
@@ -14,7 +15,7 @@ const CONTROL = 21;
 const SUBJECTS = { selfPid: SELF, hypervisorPid: HYPERVISOR, controlSocket: CONTROL };
 const EPERM = ANSWER.errno | 1;
 const ENOSYS = ANSWER.errno | 38;
-const PROFILES = [OWNER_PROFILE, GATEWAY_PROFILE];
+const PROFILES = [OWNER_PROFILE, GATEWAY_PROFILE, LEDGER_PROFILE];
 const ARCH_NAMES = Object.keys(ARCHES) as Arch[];
 
 type Args = readonly (number | bigint)[];

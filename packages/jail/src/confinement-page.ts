@@ -1,9 +1,10 @@
 import type { ArgumentTest, Denials, Profile, Rule } from "./profile.ts";
 import { GATEWAY_PROFILE } from "./profile-gateway.ts";
 import { HYPERVISOR_DENIALS } from "./profile-hypervisor.ts";
+import { LEDGER_PROFILE } from "./profile-ledger.ts";
 import { OWNER_PROFILE } from "./profile-owner.ts";
 
-const PROFILES: readonly Profile[] = [OWNER_PROFILE, GATEWAY_PROFILE];
+const PROFILES: readonly Profile[] = [OWNER_PROFILE, GATEWAY_PROFILE, LEDGER_PROFILE];
 
 /** docs/confinement.md: what is written by hand, then the profiles as they are. */
 export function confinementPage(): string {
@@ -91,25 +92,26 @@ const INTRODUCTION: readonly string[] = [
   "|---|---|---|",
   "| owner | Landlock: Node's and QEMU's own files to read and execute, its VM's `jobs` folder, `/dev/null` and, where it is used, `/dev/kvm` to write. An empty network namespace. No other descriptor, a cleared environment, no new privileges. As root: no capability but `setuid`, `setgid` and `kill` | a limit on the size of its files, and seccomp in every thread, after QEMU runs and before its guest does |",
   "| gateway | Landlock: Node's own files to read, nothing to write but `/dev/null`. The rest as above, no capability at all | the same, before the first connection |",
+  "| ledger | Landlock: Node's own files and SQLite's binary to read, `ledgers` and what is below it to read, write, make, move and remove. The rest as a gateway | the same as an owner's, once its threads and SQLite run and before it says that it is ready |",
   "| QEMU | Landlock within the owner's, a user id of its own where the service is root, no capability; seccomp against sockets and signals | its own sandbox (`-sandbox`) |",
   "| gatekeeper | nothing: it opens for the gateway, speaks no protocol of a client, and its four verbs name no path | |",
   "| service, cli, image | nothing: they are the user | |",
   "",
-  "An owner dies with the service, a hypervisor with its owner, a gateway with its gatekeeper: the kernel sees to it",
+  "An owner and the ledger die with the service, a hypervisor with its owner, a gateway with its gatekeeper: the kernel sees to it",
   "(parent-death signal), also when a process is killed. The owner keeps the right `kill` for this reason too: the signal",
   "of a dying parent is checked like any other, and QEMU has another user id.",
   "",
   "## What a sealed process may do",
   "",
-  "| | owner | gateway |",
-  "|---|---|---|",
-  "| open files | output files in its `jobs` folder, always emptied | none; the token and the log, which it can only append to, come as descriptors |",
-  "| sockets | those it was started with | the listener it was started with, and what it accepts there; connections to the service come as descriptors |",
-  "| start programs | no; QEMU runs already | no |",
-  "| sends descriptors | a golden's, to its hypervisor alone | to the gatekeeper, which takes none |",
-  "| largest file that it writes | one job's output, 10 MiB | its log, 21 MiB |",
-  "| signals | QEMU and itself | itself |",
-  "| threads, timers, compiled code | yes | yes |",
+  "| | owner | gateway | ledger |",
+  "|---|---|---|---|",
+  "| open files | output files in its `jobs` folder, always emptied | none; the token and the log, which it can only append to, come as descriptors | databases and archives below `ledgers` |",
+  "| sockets | those it was started with | the listener it was started with, and what it accepts there; connections to the service come as descriptors | those it was started with |",
+  "| start programs | no; QEMU runs already | no | no |",
+  "| sends descriptors | a golden's, to its hypervisor alone | to the gatekeeper, which takes none | no |",
+  "| largest file that it writes | one job's output, 10 MiB | its log, 21 MiB | 64 GiB, the largest quota |",
+  "| signals | QEMU and itself | itself | itself |",
+  "| threads, timers, compiled code | yes | yes | yes |",
   "",
   "## When it is refused",
   "",
@@ -125,7 +127,7 @@ const INTRODUCTION: readonly string[] = [
   "| `it could open a foreign file` and the like | a probe that had to fail did not: treat it as a hole, and report it |",
   "| `there is no seccomp profile for …` | a machine other than x64 and arm64 |",
   "",
-  "`allow_unconfined: true` in `settings.json` starts VMs with whatever confinement there is, `--allow-unconfined` a gateway",
+  "`confinement.allow_unconfined` in `settings.toml` starts VMs with whatever confinement there is, `--allow-unconfined` a gateway",
   "with none. Both are said by `capsem status` and `capsem doctor`, and in the logs.",
   "",
   "## What is not protected",
@@ -141,6 +143,8 @@ const INTRODUCTION: readonly string[] = [
   "  that is written. An owner's files are bounded in size by the kernel, in number by the service's count alone.",
   "- No filter looks behind a pointer. Metadata (whether a path exists, its size and owner) can be read with `statx`; the",
   "  owner's `openat` is bounded by Landlock alone in where it opens, by the filter in how.",
+  "- A ledger that was taken over can rewrite every ledger: the signed heads and the checkpoints, which it cannot reach,",
+  "  contradict it up to the last one of them.",
   "- Memory that was a file's can be made executable by `mprotect`; the files that can be opened are few and its own.",
   "- A process that was taken over can use what it holds: an owner its VM and its channel to the service, a gateway every",
   "  connection and the token. The service judges each call again.",

@@ -6,6 +6,7 @@ export { NODE_ENVIRONMENT, nodeReadPaths } from "./launch-plans.ts";
 export type { Denials, Profile } from "./profile.ts";
 export { GATEWAY_DESCRIPTORS, GATEWAY_PROFILE } from "./profile-gateway.ts";
 export { HYPERVISOR_DENIALS } from "./profile-hypervisor.ts";
+export { LEDGER_PROFILE } from "./profile-ledger.ts";
 export { OWNER_PROFILE } from "./profile-owner.ts";
 export {
   prepareSeal,

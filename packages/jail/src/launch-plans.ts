@@ -27,12 +27,15 @@ export function nodeReadPaths(nodeBinary: string, programs: readonly string[]): 
 }
 
 /**
- * A launched program is two or three files (tools/code-cache.mjs): its code cache may be missing. Asked anew for each
- * start, because a path that is granted must exist.
+ * A launched program is two or three files (tools/code-cache.mjs): its code cache may be missing. One more is a binary
+ * that it alone uses. Asked anew for each start, because a path that is granted must exist.
  */
 function filesOf(program: string): string[] {
   const stem = program.replace(/\.cjs$/, "");
-  return [program, ...[`${stem}-main.cjs`, `${stem}-main.cache`].filter((path) => existsSync(path))];
+  return [
+    program,
+    ...[`${stem}-main.cjs`, `${stem}-main.cache`, `${stem}.node`].filter((path) => existsSync(path)),
+  ];
 }
 
 /**

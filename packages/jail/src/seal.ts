@@ -94,7 +94,7 @@ export function seal(profile: Profile, options: SealOptions): Promise<SealReport
 /** Why a process of this name does not start, for the user. */
 export function refusal(name: string, missing: readonly string[]): Error {
   return jailFailure("confinement_refused", `Cannot confine the ${name}: ${missing.join("; ")}`, {
-    detail: "allow_unconfined in settings.json lets it run without",
+    detail: "confinement.allow_unconfined in settings.toml lets it run without",
   });
 }
 

@@ -3,12 +3,21 @@ import { execFileSync, spawn } from "node:child_process";
 import { randomBytes, scrypt } from "node:crypto";
 import {
   closeSync,
+  fsyncSync,
+  ftruncateSync,
+  linkSync,
+  mkdirSync,
   openSync,
   promises,
+  readdirSync,
   readFileSync,
   readSync,
+  renameSync,
+  rmSync,
   statSync,
+  symlinkSync,
   unlinkSync,
+  writeFileSync,
   writeSync,
 } from "node:fs";
 import { connect, createServer, Socket } from "node:net";
@@ -123,12 +132,36 @@ const NEEDED: Readonly<Record<string, ChildAct>> = {
     }
   },
   "spool elsewhere": () => closeSync(openSync(join(process.env.OTHER_FOLDER ?? "", "job.ring"), "w+", 0o600)),
+  tree: () => tend(process.env.TREE_FOLDER ?? ""),
+  "tree elsewhere": () => mkdirSync(join(process.env.OTHER_FOLDER ?? "", "vm")),
+  "move out": () => {
+    const path = join(process.env.TREE_FOLDER ?? "", "kept");
+    writeFileSync(path, "kept");
+    renameSync(path, join(process.env.OTHER_FOLDER ?? "", "kept"));
+  },
+  "link in": () => linkSync("/etc/passwd", join(process.env.TREE_FOLDER ?? "", "passwd")),
+  "point out": () => symlinkSync("/etc/passwd", join(process.env.TREE_FOLDER ?? "", "passwd")),
   "hand over": () => native().sendDescriptors(Number(process.env.HANDED_FD), Buffer.from("x"), [0]),
   "read a spool": () => closeSync(openSync(join(process.env.SPOOL_FOLDER ?? "", "job.ring"), "r")),
   "signal hypervisor": () => void process.kill(Number(process.env.HYPERVISOR_PID), 0),
   "signal itself": () => void process.kill(process.pid, 0),
   abort: () => process.abort(),
 };
+
+/** All that a ledger does below its folder. */
+function tend(folder: string): string | undefined {
+  const [vm, archive] = [join(folder, "vm"), join(folder, "vm", "archive")];
+  mkdirSync(archive, { recursive: true });
+  const fd = openSync(join(vm, "db"), "w+", 0o600);
+  writeSync(fd, "page", 4096);
+  fsyncSync(fd);
+  ftruncateSync(fd, 4096);
+  closeSync(fd);
+  renameSync(join(vm, "db"), join(archive, "db"));
+  const found = readdirSync(archive).join();
+  rmSync(vm, { recursive: true });
+  return found === "db" && readdirSync(folder).length === 0 ? undefined : found;
+}
 
 export const ACTS: Readonly<Record<string, ChildAct>> = {
   ...FORBIDDEN,

@@ -12,11 +12,12 @@ const root = resolve(import.meta.dirname, "../../../..");
 export const addonPath = join(root, "dist", "native.node");
 
 export interface ChildOptions {
-  readonly profile: "owner" | "gateway";
+  readonly profile: "owner" | "gateway" | "ledger";
   readonly when: "free" | "sealed" | "tried";
   readonly acts: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly write?: readonly string[];
+  readonly trees?: readonly string[];
   /** Descriptors from 3 up. */
   readonly descriptors?: readonly number[];
   /** Off: started without Landlock, by whatever mistake. */
@@ -65,6 +66,7 @@ function childLaunch(bundle: string, options: ChildOptions): Launch {
     command: process.execPath,
     args: [bundle, options.profile, options.when, ...options.acts],
     grants: { ...grants, write: [...grants.write, ...(options.write ?? [])] },
+    trees: options.trees ?? [],
     keepFds: (options.descriptors ?? []).map((_, index) => index + 3),
     landlock: options.landlock ?? "require",
     netNamespace: options.netNamespace ?? "off",

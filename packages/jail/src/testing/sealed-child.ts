@@ -6,14 +6,17 @@
 import { writeSync } from "node:fs";
 import { native } from "@capsem/native";
 import { GATEWAY_PROFILE } from "../profile-gateway.ts";
+import { LEDGER_PROFILE } from "../profile-ledger.ts";
 import { OWNER_PROFILE } from "../profile-owner.ts";
 import { prepareSeal } from "../seal.ts";
 import { ACTS, CHILD_FILE_BYTES_MAX } from "./child-acts.ts";
 
+const PROFILES = [OWNER_PROFILE, GATEWAY_PROFILE, LEDGER_PROFILE];
 const [profileName = "", when = "", ...acts] = process.argv.slice(2);
 
 async function main(): Promise<void> {
-  const profile = profileName === "gateway" ? GATEWAY_PROFILE : OWNER_PROFILE;
+  const profile = PROFILES.find(({ name }) => name === profileName);
+  if (profile === undefined) throw new Error(`unknown profile ${profileName}`);
   const ends: Record<string, string> = {};
   if (when !== "free") {
     const { HYPERVISOR_PID: pid, CONTROL_SOCKET: controlSocket } = process.env;

@@ -1,0 +1,30 @@
+/** The ledger: the one process that opens the databases of evidence. Started by the service alone. */
+import { isMainThread, workerData } from "node:worker_threads";
+import { messageOf } from "@capsem/base";
+import { warmSqlite } from "@capsem/ledger";
+import { live } from "./ledger-life.ts";
+import { readPlan } from "./plan.ts";
+import { nodePowers } from "./powers-node.ts";
+import { runThread } from "./thread.ts";
+
+async function main(): Promise<void> {
+  const powers = nodePowers();
+  const plan = await readPlan(process.stdin);
+  const seal = powers.prepareSeal(plan);
+  warmSqlite();
+  const die = (message: string, cause: unknown) => {
+    powers.log("error", message, { cause: messageOf(cause) });
+    process.exit(1);
+  };
+  await live({ ...powers, plan, seal, die });
+  process.exit(0);
+}
+
+if (isMainThread) {
+  main().catch((cause: unknown) => {
+    process.stderr.write(
+      `${JSON.stringify({ source: "ledger", level: "error", message: "ledger failed", cause: messageOf(cause) })}\n`,
+    );
+    process.exit(1);
+  });
+} else runThread(workerData);

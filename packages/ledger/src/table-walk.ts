@@ -1,0 +1,55 @@
+import type { LedgerTable } from "@capsem/api";
+import type { LedgerReader } from "./reader.ts";
+import { COLUMNS } from "./schema.ts";
+import type { Cell } from "./sqlite.ts";
+
+/**
+ * The rows of one table beside a walk over the chain: a row has the number that it has in the chain, so both go
+ * forward together and neither is ever searched.
+ */
+export class TableWalk {
+  readonly #reader: LedgerReader;
+  readonly #table: LedgerTable;
+  readonly #rows: IterableIterator<Cell[]>;
+  /** Already read and not yet asked for: its number, then its columns. */
+  #next: Cell[] | null = null;
+
+  /** Rows after `from`, up to `end`. */
+  constructor(reader: LedgerReader, table: LedgerTable, from: number, end: number) {
+    this.#reader = reader;
+    this.#table = table;
+    const columns = COLUMNS[table].map(({ name }) => `"${name}"`).join(", ");
+    this.#rows = reader
+      .prepare(`SELECT row_id, ${columns} FROM ${table} WHERE row_id > ? AND row_id <= ? ORDER BY row_id`)
+      .iterate(from, end);
+    this.#advance();
+  }
+
+  /** The first row before `n`, which no row of the chain stands for; null when there is none. */
+  extraBefore(n: number): Cell[] | null {
+    return this.#next !== null && Number(this.#next[0]) < n ? this.#next : null;
+  }
+
+  /** The columns of row `n`; null when it is not there. */
+  take(n: number): Cell[] | null {
+    const row = this.#next;
+    if (row === null || row[0] !== n) return null;
+    this.#advance();
+    return row.slice(1);
+  }
+
+  /** A row that was read before: a body that several rows of the chain stand for. */
+  earlier(rowId: number): Cell[] | null {
+    const found = this.#reader.prepare(`SELECT * FROM ${this.#table} WHERE row_id = ?`).get(rowId);
+    return found === undefined ? null : found.slice(1);
+  }
+
+  close(): void {
+    this.#rows.return?.();
+  }
+
+  #advance(): void {
+    const { done, value } = this.#rows.next();
+    this.#next = done === true ? null : value;
+  }
+}
