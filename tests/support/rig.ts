@@ -67,13 +67,18 @@ function cacheFolder(): string {
   return process.env.CAPSEM_CACHE ?? process.env.CAPSEM_HOME ?? join(process.env.HOME ?? "/root", ".capsem");
 }
 
+/** `settings` by their keys, as `limits.idle_secs`; `rules` is the text of rule tables. */
+function settingsText(settings: Record<string, number | boolean | string>, rules: string): string {
+  const lines = Object.entries(settings).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
+  return `${lines.join("\n")}\n${rules}`;
+}
+
 /** A service with a home of its own; images and goldens are the shared cache's. */
 export async function startRig(
-  options: { pool?: number; settings?: Record<string, unknown> } = {},
+  options: { pool?: number; settings?: Record<string, number | boolean | string>; rules?: string } = {},
 ): Promise<Rig> {
   const home = mkdtempSync(join(tmpdir(), "capsem-rig-"));
-  if (options.settings !== undefined)
-    writeFileSync(join(home, "settings.json"), JSON.stringify(options.settings));
+  writeFileSync(join(home, "settings.toml"), settingsText(options.settings ?? {}, options.rules ?? ""));
   const env = {
     PATH: process.env.PATH ?? "",
     HOME: home,

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { expect, test } from "vitest";
 import { HTTP_LIMITS } from "./limits.ts";
 import { requestText, sendRaw } from "./testing/raw-client.ts";
@@ -176,6 +177,9 @@ test("of the client's headers only the allowed ones reach the service, and its r
       traceparent: "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01",
       "x-capsem-time-left-ms": "5000",
       "x-capsem-requester": "user",
+      "x-capsem-client": "editor/1.2",
+      "x-capsem-turn": "turn-7",
+      "x-capsem-token-id": "deadbeef",
       "x-forwarded-for": "1.2.3.4",
       forwarded: "for=1.2.3.4",
       cookie: "a=b",
@@ -194,10 +198,18 @@ test("of the client's headers only the allowed ones reach the service, and its r
       "content-type",
       "host",
       "traceparent",
+      "x-capsem-client",
       "x-capsem-requester",
       "x-capsem-time-left-ms",
+      "x-capsem-token-id",
+      "x-capsem-turn",
     ].sort(),
   );
-  expect(raw[raw.findIndex((name) => name.toLowerCase() === "x-capsem-requester") + 1]).toBe("gateway");
+  const sent = (header: string) => raw[raw.findIndex((name) => name.toLowerCase() === header) + 1];
+  expect(sent("x-capsem-requester")).toBe("gateway");
+  expect(sent("x-capsem-client")).toBe("editor/1.2");
+  expect(sent("x-capsem-turn")).toBe("turn-7");
+  // The gateway's word, whatever the client said.
+  expect(sent("x-capsem-token-id")).toBe(createHash("sha256").update(rig.token()).digest("hex").slice(0, 8));
   expect(raw.join("\n")).not.toContain(rig.token());
 });

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import type { Socket } from "node:net";
 import { afterEach, expect, test } from "vitest";
@@ -58,6 +59,7 @@ test("a page authenticates by a subprotocol, of which only the real one is selec
   expect(raw.join("\n")).not.toContain(rig.token());
   expect(raw.join("\n")).not.toContain("permessage-deflate");
   expect(raw).toContain("gateway");
+  expect(raw).toContain(createHash("sha256").update(rig.token()).digest("hex").slice(0, 8));
 });
 
 test("a program authenticates by the header, and either side's close reaches the other with its code", async () => {

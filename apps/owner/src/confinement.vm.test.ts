@@ -22,7 +22,8 @@ function statusOf(pid: number): Map<string, string> {
 /** A service on a kernel without Landlock: a filter that its children inherit says that there is no such call. */
 async function startWithoutLandlock(settings: Record<string, unknown>) {
   const home = mkdtempSync(join(tmpdir(), "capsem-unconfined-"));
-  writeFileSync(join(home, "settings.json"), JSON.stringify(settings));
+  const lines = Object.entries(settings).map(([key, value]) => `${key} = ${JSON.stringify(value)}\n`);
+  writeFileSync(join(home, "settings.toml"), lines.join(""));
   const program = `
     const [addonPath, service, home] = process.argv.slice(1);
     const addon = require(addonPath), filter = Buffer.alloc(32);
@@ -110,7 +111,7 @@ test("without Landlock a VM does not start and says why; with allow_unconfined i
   await expect(refused.client.vms.create({})).rejects.toThrow(/confinement_refused.*allow_unconfined/);
   expect((await refused.client.status()).confinement.is_enforced).toBe(false);
 
-  const allowed = await startWithoutLandlock({ allow_unconfined: true });
+  const allowed = await startWithoutLandlock({ "confinement.allow_unconfined": true });
   const vm = allowed.client.vm((await allowed.client.vms.create({})).id);
   expect((await vm.exec({ command: "echo up", timeout_secs: 60 })).stdout.data).toBe("up\n");
   const log = readFileSync(join(allowed.home, "vms", vm.id, "logs", "owner.jsonl"), "utf8");

@@ -10,8 +10,18 @@ export interface Principal {
 
 export interface ActContext {
   readonly requester: Principal;
-  /** A traceparent, passed on as it is. */
-  readonly trace: string | undefined;
+  /** What the client calls itself, as it said; nobody has checked it. */
+  readonly client: string | null;
+  /** Of the gateway's token: the first 8 hex digits of its SHA-256. Null on the Unix socket. */
+  readonly tokenId: string | null;
+  /** A traceparent: the client's, or one that was made for this request. */
+  readonly trace: string;
+  /** The 32 hex digits in it: what the rows of one request have in common. */
+  readonly traceId: string;
+  /** The turn of a conversation that it belongs to, as the client said. */
+  readonly turn: string | null;
+  /** `later`: refused at once where a rule asks, because the client asks the person itself and calls again. */
+  readonly asks: "hold" | "later";
   /** The caller's deadline; null when it set none. */
   readonly timeLeftMs: number | null;
   /** Aborts when the requester is gone or its time is over. */
@@ -25,13 +35,18 @@ export interface ActEvent {
   readonly vmId: string | null;
 }
 
-/** The one choke point around every route. Rules and ledger will live here; nobody else calls a VM. */
+/** The one choke point around every route. Inside it the boundary judges and records; nobody else calls a VM. */
 export type Act = <T>(context: ActContext, event: ActEvent, work: () => Promise<T>) => Promise<T>;
 
 /** Counts what passes through; never throws. */
 export interface ActObserver {
   began(event: ActEvent): void;
   ended(event: ActEvent, durationMs: number, failure: Failure<ErrorKind> | null): void;
+}
+
+/** As rows and rules have it: `user uid 1000`, `gateway`, `service`. */
+export function requesterText({ kind, name }: Principal): string {
+  return kind === name ? kind : `${kind} ${name}`;
 }
 
 export function createAct(

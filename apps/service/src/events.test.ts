@@ -62,7 +62,7 @@ test("hello has all VMs, then each change of one is told in order", async () => 
 });
 
 test("a VM that dies and one that is idle are told with the reason", async () => {
-  const rig = await rigWith({ settings: { idle_secs: 60 } });
+  const rig = await rigWith({ settings: { "limits.idle_secs": 60 } });
   const lost = await createVm(rig);
   const client = new EventClient(rig);
   await client.got(1);

@@ -182,7 +182,7 @@ test("what an owner writes beside its disk counts, in bytes and in files", async
 });
 
 test("idle and old VMs end, but not while a job runs", async () => {
-  const rig = await rigWith({ settings: { idle_secs: 60, lifetime_secs: 1000 } });
+  const rig = await rigWith({ settings: { "limits.idle_secs": 60, "limits.lifetime_secs": 1000 } });
   const [idle, busy] = [await createVm(rig, { name: "idle" }), await createVm(rig)];
   const job = rig.client.post(`/vms/${busy}/exec`, { argv: ["sleep", "300"] });
   await expect.poll(() => rig.service.registry.get(busy).activeCount, { timeout: 30_000 }).toBe(1);
@@ -197,7 +197,7 @@ test("idle and old VMs end, but not while a job runs", async () => {
 });
 
 test("a clock that somebody sets ends no VM before its time", async () => {
-  const rig = await rigWith({ settings: { idle_secs: 60, lifetime_secs: 1000 } });
+  const rig = await rigWith({ settings: { "limits.idle_secs": 60, "limits.lifetime_secs": 1000 } });
   const id = await createVm(rig);
   rig.setWallAhead(365 * 24 * 3600_000);
   await rig.service.sweep.pass();

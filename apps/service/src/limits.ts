@@ -4,10 +4,36 @@ const MIB = 1024 * KIB;
 const GIB = 1024 * MIB;
 
 export const HOME_LIMITS = {
-  /** settings.json, vm.json and the like: an environment is the largest thing in them. */
+  /** vm.json and the like: an environment is the largest thing in them. */
   jsonFileBytesMax: 4 * MIB,
   /** A lock file that is taken away under us, again and again, is somebody's game. */
   lockTries: 8,
+} as const;
+
+export const POLICY_FILE_LIMITS = {
+  /** A write is given up after so many others came before it: somebody's program writes the file all the time. */
+  writeTries: 8,
+  /** Faults of a broken file that the log names; the rest is in the settings' info. */
+  faultsLogged: 10,
+  /** The linter compares rules in pairs: so many take it 0.1 s, 2,000 take 2 s. More are linted when somebody asks. */
+  lintedRulesMax: 500,
+  /** Keys of one edit by hand that get a row each; a file of 2,000 rules may be exchanged for another. */
+  notedKeysMax: 256,
+  /** One line about an event, in a replay. */
+  titleCharactersMax: 200,
+  /** Events that a replay judges before it lets others have the processor. */
+  replaySlice: 200,
+} as const;
+
+export const POLICY_TIMES = {
+  /** Whoever decides by older rules for longer is replaced. */
+  holderTimeoutMs: 1_000,
+  /** Less than that: the files that show people what is in force are behind at worst. */
+  activeWriteMs: 500,
+  /** A process is killed and started in less. */
+  replaceTimeoutMs: 5_000,
+  /** An editor writes, renames and changes modes within this. */
+  watchQuietMs: 150,
 } as const;
 
 export const CONFINEMENT_LIMITS = {
@@ -164,6 +190,8 @@ export const LOG_LIMITS = {
   filesAFolder: 128,
   /** One line; the rest of a longer one is dropped. */
   lineBytesMax: 64 * KIB,
+  /** A line of a guest's that is as long may have been cut by its owner, which keeps 8 KiB of one. */
+  ownerLineBytesMin: 8 * KIB - 4,
   /** What one VM's processes may say, and how much at once: a boot says less than a tenth of it. */
   bytesPerSecondMax: 512 * KIB,
   burstBytesMax: 1 * MIB,

@@ -17,6 +17,7 @@ async function main(): Promise<void> {
     home,
     cache: cache === undefined || cache === "" ? undefined : resolve(cache),
     poolSize: process.env.CAPSEM_POOL_SIZE,
+    machineCorp: "/etc/capsem/corp.toml",
     powers: nodePowers(join(programFolder, "owner.cjs")),
     machinery: (layout) => nodeMachinery(layout, programFolder),
     say: (line) => process.stderr.write(`${line}\n`),

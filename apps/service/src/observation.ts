@@ -1,4 +1,4 @@
-import type { Panic } from "@capsem/api";
+import type { AskInfo, Panic } from "@capsem/api";
 import { messageOf } from "@capsem/base";
 import { EventHub } from "./events/event-hub.ts";
 import type { HomeLayout } from "./home/layout.ts";
@@ -22,15 +22,27 @@ export interface Observation {
   readonly events: EventHub;
 }
 
-export function createObservation(powers: Powers, registry: Registry): Observation {
+/** What is seen through the eyes of others. */
+export interface ObservationParts {
+  /** Those that wait. */
+  readonly asks: () => readonly AskInfo[];
+  /** Replaces secrets in what findings say. */
+  readonly redact: (text: string) => string;
+}
+
+export function createObservation(
+  powers: Powers,
+  registry: Registry,
+  { asks, redact }: ObservationParts = { asks: () => [], redact: (text) => text },
+): Observation {
   const startedAt = new Date(powers.nowMs()).toISOString();
   return {
     startedAt,
     startedMs: powers.monotonicMs(),
     counts: { created: 0, deleted: 0, failed: 0, jobsStarted: 0 },
     routes: new RouteCounts(),
-    findings: new FindingBook(powers.nowMs),
-    events: new EventHub({ nowMs: powers.nowMs, startedAt, vms: () => registry.list() }),
+    findings: new FindingBook(powers.nowMs, redact),
+    events: new EventHub({ nowMs: powers.nowMs, startedAt, vms: () => registry.list(), asks }),
   };
 }
 

@@ -4,7 +4,7 @@ import type { Rig } from "./testing/rig.ts";
 import { createVm, infoOf, useRigs } from "./testing/use-rigs.ts";
 
 const rigWith = useRigs();
-const POOL = { settings: { pool_size: 2 } };
+const POOL = { settings: { "limits.pool_size": 2 } };
 
 async function untilWarm(rig: Rig, count: number): Promise<void> {
   await expect.poll(() => rig.service.pool.count("warm"), { timeout: 30_000 }).toBe(count);
@@ -47,7 +47,7 @@ test("a slot that fails is counted, leaves nothing, and is tried again", async (
 });
 
 test("a slot that dies while it waits is replaced", async () => {
-  const rig = await rigWith({ settings: { pool_size: 1 } });
+  const rig = await rigWith({ settings: { "limits.pool_size": 1 } });
   await untilWarm(rig, 1);
   rig.killOwners();
   await expect.poll(() => rig.service.pool.discardedCount, { timeout: 30_000 }).toBe(1);
@@ -84,7 +84,7 @@ test("a slot that gives way while its disk is being made leaves nothing and harm
     waiting.count += 1;
     if (waiting.count === 1) await gate.promise;
   };
-  const rig = await rigWith({ settings: { pool_size: 1 }, faults: { diskGate } });
+  const rig = await rigWith({ settings: { "limits.pool_size": 1 }, faults: { diskGate } });
   await expect.poll(() => waiting.count, { timeout: 30_000 }).toBe(1);
   const id = await createVm(rig);
   // Its folder stays as long as something may still be written into it.

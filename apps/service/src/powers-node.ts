@@ -1,18 +1,23 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { readFileSync, realpathSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import { availableParallelism, freemem } from "node:os";
+import { dirname, join } from "node:path";
 import type { Duplex, Readable, Writable } from "node:stream";
 import { Bug, messageOf } from "@capsem/base";
+import { lockFile } from "@capsem/base/lock-file";
 import { nodeReadPaths } from "@capsem/jail";
 import { builtPath, native } from "@capsem/native";
-import { lockFile } from "./home/lock-file.ts";
+import { ledgerWords } from "./ledger/ledger-launch.ts";
 import { type OwnerProgram, ownerWords } from "./owner/owner-launch.ts";
-import type { Confinement, OwnerChild, OwnerExit, Powers, Processes } from "./powers.ts";
+import type { Confinement, LedgerChild, OwnerChild, OwnerExit, Powers, Processes } from "./powers.ts";
 
-/** The machine's own powers, Linux. `ownerPath` is the owner's bundle, run by our own Node. */
-export function nodePowers(ownerPath: string): Powers {
+/** The machine's own powers, Linux. `ownerPath` is the owner's bundle, run by our own Node; the ledger's is beside it. */
+export function nodePowers(
+  ownerPath: string,
+  ledgerPath: string = join(dirname(ownerPath), "ledger.cjs"),
+): Powers {
   const uid = process.getuid?.() ?? -1;
   const nodeBinary = realpathSync(process.execPath);
   const program: OwnerProgram = {
@@ -37,6 +42,18 @@ export function nodePowers(ownerPath: string): Powers {
     lockFile,
     processes: linuxProcesses(),
     startOwner: (plan, descriptors) => startOwner(ownerWords(program, plan), descriptors),
+    startLedger: (plan) =>
+      startLedger(
+        ledgerWords(
+          {
+            ...program,
+            bundle: ledgerPath,
+            grants: nodeReadPaths(nodeBinary, [ledgerPath, builtPath("native.node")]),
+          },
+          plan,
+        ),
+        plan.channels.length,
+      ),
     confinement: () => confinementOf(native().landlockAbi()),
   };
 }
@@ -102,12 +119,36 @@ function confinementOf(landlockAbi: number): Confinement {
 
 /** The owner inherits nothing but its plan's descriptors and a fixed environment. */
 export function startOwner(
-  { file, args }: { readonly file: string; readonly args: readonly string[] },
+  words: LaunchWords,
   descriptors: readonly number[],
   env: Readonly<Record<string, string>> = {},
 ): OwnerChild {
+  const { child, base } = startChild(words, ["pipe", ...descriptors], env);
+  return { ...base, rpc: channelOf(child, 3) };
+}
+
+/** The same, with a socket pair for each channel. */
+export function startLedger(
+  words: LaunchWords,
+  channels: number,
+  env: Readonly<Record<string, string>> = {},
+): LedgerChild {
+  const { child, base } = startChild(words, Array<"pipe">(channels).fill("pipe"), env);
+  return { ...base, channels: Array.from({ length: channels }, (_, index) => channelOf(child, 3 + index)) };
+}
+
+interface LaunchWords {
+  readonly file: string;
+  readonly args: readonly string[];
+}
+
+function startChild(
+  { file, args }: LaunchWords,
+  further: readonly ("pipe" | number)[],
+  env: Readonly<Record<string, string>>,
+): { child: ChildProcess; base: Omit<OwnerChild, "rpc"> } {
   const child = spawn(file, args, {
-    stdio: ["pipe", "ignore", "pipe", "pipe", ...descriptors],
+    stdio: ["pipe", "ignore", "pipe", ...further],
     env: { PATH: process.env.PATH ?? "/usr/sbin:/usr/bin:/sbin:/bin", LANG: "C.UTF-8", ...env },
     cwd: "/",
   });
@@ -118,17 +159,22 @@ export function startOwner(
     });
   });
   const { stdin, stderr } = child;
-  const rpc = child.stdio[3];
-  if (stdin === null || stderr === null || rpc == null) throw new Bug("a child has no pipes");
-  return {
+  if (stdin === null || stderr === null) throw new Bug("a child has no pipes");
+  const base = {
     pid: child.pid ?? null,
     stdin: stdin satisfies Writable,
     stderr: stderr satisfies Readable,
-    // A further "pipe" of Node is one end of a socket pair.
-    rpc: rpc as Duplex,
     exited,
     kill: () => {
       child.kill("SIGKILL");
     },
   };
+  return { child, base };
+}
+
+/** A further "pipe" of Node is one end of a socket pair. */
+function channelOf(child: ChildProcess, fd: number): Duplex {
+  const channel = child.stdio[fd];
+  if (channel == null) throw new Bug("a child has no channel");
+  return channel as Duplex;
 }

@@ -1,5 +1,5 @@
 import type { Duplex, Readable, Writable } from "node:stream";
-import type { SpawnPlan } from "@capsem/api";
+import type { LedgerPlan, SpawnPlan } from "@capsem/api";
 
 /** What the service takes from the machine. Made in powers-node.ts, replaced in tests. */
 export interface Powers {
@@ -16,6 +16,8 @@ export interface Powers {
   readonly processes: Processes;
   /** `descriptors` become 4 and up, in the order that the plan's numbers say. */
   startOwner(plan: SpawnPlan, descriptors: readonly number[]): OwnerChild;
+  /** The plan's channels become 3 and up, in its order. */
+  startLedger(plan: LedgerPlan): LedgerChild;
   /** What `startOwner` does to confine an owner, for status and doctor. */
   confinement(): Confinement;
 }
@@ -52,4 +54,9 @@ export interface OwnerExit {
   readonly code: number | null;
   readonly signal: string | null;
   readonly message: string | null;
+}
+
+/** A started ledger program. Its descriptors are stdin, none, stderr, then a socket for each channel of its plan. */
+export interface LedgerChild extends Omit<OwnerChild, "rpc"> {
+  readonly channels: readonly Duplex[];
 }

@@ -2,18 +2,22 @@ import { mkdir, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { Failure, messageOf, within } from "@capsem/base";
 import { ensureOwnFolder, openOwnRoot } from "@capsem/base/own-folder";
+import { SecretRedactor } from "./credential/redactor.ts";
 import { takeInstanceLock } from "./home/instance-lock.ts";
 import { createHome, type HomeLayout, homeLayout } from "./home/layout.ts";
 import { checkSchemaVersion } from "./home/schema-version.ts";
+import { openKeys } from "./ledger/key-files.ts";
 import { PROCESS_LIMITS } from "./limits.ts";
+import { createLineRedactor } from "./log/line-redactor.ts";
 import { LogFile } from "./log/log-file.ts";
 import { createServiceLog, type ServiceLog } from "./log/service-log.ts";
 import type { Machinery } from "./machinery.ts";
+import { openPolicy } from "./policy/open-policy.ts";
 import type { Powers } from "./powers.ts";
 import { startService } from "./service.ts";
-import { readSettings } from "./settings.ts";
 import { findLostService } from "./trouble/lost-service.ts";
 import { panicOf, writePanic } from "./trouble/panic.ts";
+import { redactedPanic } from "./trouble/redacted-panic.ts";
 
 export const EXIT_CODES = { stopped: 0, failed: 1, alreadyRunning: 3, homeRefused: 4, panic: 70 } as const;
 
@@ -22,6 +26,8 @@ export interface RunOptions {
   readonly cache: string | undefined;
   /** The environment's word on the pool's size. */
   readonly poolSize: string | undefined;
+  /** The machine's own `corp.toml`. */
+  readonly machineCorp: string;
   readonly powers: Powers;
   readonly machinery: (layout: HomeLayout) => Machinery;
   /** One line for the person who started us. */
@@ -55,19 +61,24 @@ export async function runService(options: RunOptions): Promise<number> {
 async function serve(options: RunOptions, layout: HomeLayout): Promise<number> {
   const { powers } = options;
   await checkHome(layout, powers.uid);
+  const redactor = new SecretRedactor();
   const file = new LogFile(join(layout.logs, "service.jsonl"), {
+    redact: createLineRedactor(redactor),
     onError: (thrown) => options.say(`capsem service: Cannot write its log: ${messageOf(thrown)}`),
   });
   const log = createServiceLog(file, powers.nowMs);
   options.onUncaught((thrown) => {
     const time = new Date(powers.nowMs());
-    writePanic(layout.panics, panicOf({ process: "service", pid: powers.pid, time, thrown }));
+    const panic = panicOf({ process: "service", pid: powers.pid, time, thrown });
+    writePanic(layout.panics, redactedPanic(redactor, panic));
     options.exit(EXIT_CODES.panic);
   });
   await keepLostService(layout, powers.nowMs(), log);
-  const settings = await readSettings(layout.settings, options.poolSize);
+  const { poolSize, machineCorp } = options;
+  const policy = await openPolicy({ layout, uid: powers.uid, log, machineCorp, poolSize });
   const machinery = options.machinery(layout);
-  const service = await startService({ layout, powers, machinery, settings, log });
+  const keys = openKeys(layout.keys, powers.uid);
+  const service = await startService({ layout, powers, machinery, policy, keys, redactor, log });
   log("info", "asked to stop", { signal: await options.stopAsked });
   try {
     await within(service.close(), PROCESS_LIMITS.closeTimeoutMs);
@@ -95,7 +106,9 @@ async function realCache(path: string | undefined): Promise<string | undefined> 
 function exitCodeOf(thrown: unknown): number {
   if (!(thrown instanceof Failure)) return EXIT_CODES.failed;
   if (thrown.kind === "already_running") return EXIT_CODES.alreadyRunning;
-  return /^(schema|folder|cache)_/.test(thrown.kind) ? EXIT_CODES.homeRefused : EXIT_CODES.failed;
+  return /^(schema|folder|cache|key|credential)_/.test(thrown.kind)
+    ? EXIT_CODES.homeRefused
+    : EXIT_CODES.failed;
 }
 
 /** A record of trouble must not be what keeps a service from starting. */

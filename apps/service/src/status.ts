@@ -1,10 +1,10 @@
 import type { ServiceStatus } from "@capsem/api";
+import type { Settings } from "@capsem/policy";
 import { confinementState } from "./confinement-state.ts";
 import type { GoldenBook } from "./golden/golden-book.ts";
 import type { HomeLayout } from "./home/layout.ts";
 import type { Pool } from "./pool/pool.ts";
 import type { Powers } from "./powers.ts";
-import type { Settings } from "./settings.ts";
 import { VERSION } from "./version.ts";
 import type { Launcher } from "./vm/launch.ts";
 import type { Registry } from "./vm/registry.ts";
@@ -13,6 +13,9 @@ export interface StatusParts {
   readonly layout: HomeLayout;
   readonly powers: Powers;
   readonly settings: Settings;
+  readonly policy: ServiceStatus["policy"];
+  readonly ledger: ServiceStatus["ledger"];
+  readonly asks: ServiceStatus["asks"];
   readonly registry: Registry;
   readonly pool: Pool;
   readonly launcher: Launcher;
@@ -39,10 +42,13 @@ export function serviceStatusOf(parts: StatusParts): ServiceStatus {
     confinement: { is_enforced: isEnforced, reason },
     pool: { warm: pool.count("warm"), preparing: pool.count("preparing"), target: pool.target },
     goldens: goldens.counts,
+    policy: parts.policy,
+    ledger: parts.ledger,
+    asks: parts.asks,
     limits: {
-      running_max: settings.running_max,
-      retained_max: settings.retained_max,
-      memory_gib_max: settings.memory_gib_max,
+      running_max: settings["limits.running_max"],
+      retained_max: settings["limits.retained_max"],
+      memory_gib_max: settings["limits.memory_gib_max"],
       cpus_max: powers.hostCpus,
     },
   };

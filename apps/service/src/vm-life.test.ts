@@ -86,7 +86,7 @@ test("purge takes temporary and failed VMs, and retained ones only when told", a
 });
 
 test("create refuses what is too much or not allowed, and makes nothing then", async () => {
-  const rig = await rigWith({ settings: { retained_max: 1, running_max: 2 } });
+  const rig = await rigWith({ settings: { "limits.retained_max": 1, "limits.running_max": 2 } });
   await createVm(rig, { name: "first" });
   const before = rig.counts();
   const refusal = async (body: unknown) => errorOf(await rig.client.post("/vms/create", body));

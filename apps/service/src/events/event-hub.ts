@@ -1,4 +1,4 @@
-import { apiFailure, type ServiceEvent, type VmState } from "@capsem/api";
+import { type AskInfo, apiFailure, type ServiceEvent, type VmState } from "@capsem/api";
 import { CLOSE_CODES, type FrameSocket } from "../job/frame-socket.ts";
 import { EVENT_LIMITS } from "../limits.ts";
 import type { Vm } from "../vm/vm.ts";
@@ -9,15 +9,19 @@ export interface EventHubParts {
   readonly nowMs: () => number;
   readonly startedAt: string;
   readonly vms: () => readonly Vm[];
+  /** Those that wait. */
+  readonly asks: () => readonly AskInfo[];
 }
 
 /**
- * Tells changes of VMs to everyone who follows capsem.events.v1. A change costs one JSON text and a push to
+ * Tells changes of VMs and asks to everyone who follows capsem.events.v1. A change costs one JSON text and a push to
  * each queue; how fast a subscriber reads is its own affair: what its queue cannot hold it misses, and is told.
  */
 export class EventHub {
   readonly #parts: EventHubParts;
   readonly #queues = new Set<EventQueue>();
+  /** Of them those whose socket is open. */
+  readonly #watching = new Set<EventQueue>();
   #seq = 0;
   #isClosed = false;
 
@@ -29,6 +33,11 @@ export class EventHub {
     return this.#queues.size;
   }
 
+  /** Of them those that have been told how things are, and see what is told now. */
+  get watcherCount(): number {
+    return this.#watching.size;
+  }
+
   changed(vm: Vm): void {
     this.#tell((seq, time) => ({ type: "vm", seq, time, vm: vmInfoOf(vm) }));
   }
@@ -36,6 +45,11 @@ export class EventHub {
   gone(vm: Vm, lastState: VmState): void {
     const { reason } = vm.record;
     this.#tell((seq, time) => ({ type: "vm_gone", seq, time, vm_id: vm.id, last_state: lastState, reason }));
+  }
+
+  /** An ask was made, resolved or used. */
+  asked(ask: AskInfo): void {
+    this.#tell((seq, time) => ({ type: "ask", seq, time, ask }));
   }
 
   /** Follows until the client leaves or the service stops. Throws quota before the socket is opened. */
@@ -53,6 +67,7 @@ export class EventHub {
     try {
       const socket = await openSocket();
       queue.start(this.#hello());
+      this.#watching.add(queue);
       if (this.#isClosed) queue.end();
       const sending = queue.sendAll(socket);
       const isIntruding = await Promise.race([sending.then(() => false), this.#clientSpoke(socket)]);
@@ -60,6 +75,7 @@ export class EventHub {
       else socket.close(CLOSE_CODES.serviceStops, "the service stops");
       await socket.closed;
     } finally {
+      this.#watching.delete(queue);
       this.#queues.delete(queue);
       queue.end();
     }
@@ -77,6 +93,7 @@ export class EventHub {
       seq: this.#seq,
       service_started_at: this.#parts.startedAt,
       vms: this.#parts.vms().map(vmInfoOf),
+      asks: [...this.#parts.asks()],
     });
   }
 

@@ -28,7 +28,8 @@ export async function writeFileAtomic(path: string, text: string, durable = true
   }
 }
 
-async function syncFolder(folder: string): Promise<void> {
+/** Names in it hold after a loss of power. */
+export async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, "r");
   try {
     await handle.sync();

@@ -13,12 +13,11 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { lockFile } from "@capsem/base/lock-file";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { readSettings } from "../settings.ts";
 import { readJsonFile, writeFileAtomic } from "./atomic-file.ts";
 import { takeInstanceLock } from "./instance-lock.ts";
 import { createHome, homeLayout } from "./layout.ts";
-import { lockFile } from "./lock-file.ts";
 import { checkSchemaVersion } from "./schema-version.ts";
 
 const uid = process.getuid?.() ?? -1;
@@ -119,7 +118,7 @@ test("a lock file that others could open is closed to them, and a link or pipe i
   expect(() => takeInstanceLock(home, lockFile)).toThrow("it is no file");
 });
 
-test.each(["settings.json", "vm.json", "processes.json", "panic.json"])(
+test.each(["vm.json", "processes.json", "panic.json"])(
   "a pipe, a link, a folder or a huge file called %s holds nobody up and is refused",
   async (name) => {
     const path = join(home, name);
@@ -146,14 +145,4 @@ test("a link that waits at a writer's temporary name leads it nowhere", async ()
   await writeFileAtomic(join(home, "file"), "text");
   expect(readFileSync(victim, "utf8")).toBe("keep");
   expect(readFileSync(join(home, "file"), "utf8")).toBe("text");
-});
-
-test("settings have defaults, take the environment's pool size, and refuse the rest", async () => {
-  const path = join(home, "settings.json");
-  expect(await readSettings(path)).toMatchObject({ pool_size: 2, running_max: 8, retained_max: 32 });
-  expect(await readSettings(path, "0")).toMatchObject({ pool_size: 0 });
-  await expect(readSettings(path, "many")).rejects.toMatchObject({ kind: "settings_invalid" });
-  await expect(readSettings(path, "-1")).rejects.toMatchObject({ kind: "settings_invalid" });
-  writeFileSync(path, '{"running_max":0}');
-  await expect(readSettings(path)).rejects.toMatchObject({ kind: "settings_invalid" });
 });

@@ -13,6 +13,15 @@ export interface HomeLayout {
   readonly logs: string;
   readonly panics: string;
   readonly tmp: string;
+  /** One folder a ledger: the ledger process writes here and nowhere else. */
+  readonly ledgers: string;
+  readonly keys: string;
+  /** The last signed head of each ledger, out of the ledger's reach. */
+  readonly checkpoints: string;
+  /** One file an ask, as long as it matters. */
+  readonly asks: string;
+  /** Secrets that are kept in files, and the key that their references are made with. */
+  readonly credentials: string;
   readonly settings: string;
   readonly schema: string;
   readonly backups: string;
@@ -32,7 +41,12 @@ export function homeLayout(home: string, cache: string = home): HomeLayout {
     logs: join(home, "logs"),
     panics: join(home, "logs", "panics"),
     tmp: join(home, "tmp"),
-    settings: join(home, "settings.json"),
+    ledgers: join(home, "ledgers"),
+    keys: join(home, "keys"),
+    checkpoints: join(home, "checkpoints"),
+    asks: join(home, "asks"),
+    credentials: join(home, "credentials"),
+    settings: join(home, "settings.toml"),
     schema: join(home, "schema.json"),
     backups: join(home, "backups"),
     cache,
@@ -68,8 +82,9 @@ export function vmFolder(layout: HomeLayout, id: string): VmFolder {
  * Failure("cache_unsafe") when another but root could change what VMs are made of.
  */
 export async function createHome(layout: HomeLayout, uid: number): Promise<void> {
-  const { home, run, vms, logs, panics, tmp } = layout;
-  for (const folder of [home, run, vms, logs, panics, tmp]) ensureOwnFolder(folder, uid);
+  const { home, run, vms, logs, panics, tmp, ledgers, keys, checkpoints, asks, credentials } = layout;
+  const own = [home, run, vms, logs, panics, tmp, ledgers, keys, checkpoints, asks, credentials];
+  for (const folder of own) ensureOwnFolder(folder, uid);
   for (const folder of [layout.images, layout.goldens]) {
     await mkdir(folder, { recursive: true, mode: 0o700 });
   }

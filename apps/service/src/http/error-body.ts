@@ -7,6 +7,8 @@ export interface ErrorBody {
     readonly reason: string;
     readonly status: number;
     readonly retryable: boolean;
+    /** Beside them what the failure lets a client read: `rule_id`, `ask_id`, `faults`. */
+    readonly [fact: string]: unknown;
   };
 }
 
@@ -14,5 +16,13 @@ export interface ErrorBody {
 export function errorBody(thrown: unknown): ErrorBody {
   const failure: Failure<ErrorKind> = toApiFailure(thrown);
   const { status } = ERRORS[failure.kind];
-  return { error: { kind: failure.kind, reason: failure.message, status, retryable: failure.retryable } };
+  return {
+    error: {
+      ...failure.facts,
+      kind: failure.kind,
+      reason: failure.message,
+      status,
+      retryable: failure.retryable,
+    },
+  };
 }

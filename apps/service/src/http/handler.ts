@@ -23,7 +23,11 @@ export interface RouteCall<N extends RouteName> {
 
 /** At most one pass. Throws Failure("too_large") at the limit it is given. */
 export interface BodyBytes {
+  /** As the client declared, which HTTP holds it to; null: it did not say. */
+  readonly declaredBytes: number | null;
   chunks(bytesMax: number): AsyncIterable<Uint8Array>;
+  /** The first bytes, up to `wanted`, or all when there are fewer. `chunks` then gives them too. */
+  peek(wanted: number, bytesMax: number, signal: AbortSignal): Promise<Uint8Array>;
 }
 
 type Result<N extends RouteName> = (typeof ROUTES)[N] extends { readonly result: infer S extends z.ZodType }

@@ -2,23 +2,25 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Duplex } from "node:stream";
 import { apiFailure, matchRoute, ROUTES, type RouteMatch } from "@capsem/api";
 import { assert } from "@capsem/base";
-import type { Act, ActContext, Principal } from "../act.ts";
+import type { Act, Principal } from "../act.ts";
 import type { FrameSocket } from "../job/frame-socket.ts";
 import { HTTP_LIMITS } from "../limits.ts";
 import { acceptWebSocket, checkProtocol, socketRouteOf } from "../websocket.ts";
+import { actContext } from "./act-context.ts";
 import { errorBody } from "./error-body.ts";
 import type { Answer, Handlers, RouteCall } from "./handler.ts";
 import { parseBody, parseParts, routeOf } from "./parse-call.ts";
-import { bodyChunks, readJsonBody } from "./request-body.ts";
-
+import { bodyOf } from "./peeked-body.ts";
+import { readJsonBody } from "./request-body.ts";
 import { sendAnswer, sendJson } from "./send-answer.ts";
-import { parseTimeLeft, TIME_LEFT_HEADER } from "./time-left.ts";
 
 export interface ApiServerOptions {
   readonly handlers: Handlers;
   readonly act: Act;
   /** Tests check every answer against its schema; in the product our own answers are trusted. */
   readonly checksAnswers: boolean;
+  /** For the trace of a request that comes without one. */
+  readonly random: (bytes: number) => Uint8Array;
 }
 
 export interface ApiServer {
@@ -96,8 +98,8 @@ async function serve(
     const parts = parseParts(match, search);
     const body =
       routeOf(match).request === "json" ? parseBody(match, await readJsonBody(request)) : undefined;
-    const context = contextOf(request, principal, gone.signal);
-    const call = { ...parts, body, context, bytes: bytesOf(request), openSocket: noSocket };
+    const context = actContext(request, principal, gone.signal, options.random);
+    const call = { ...parts, body, context, bytes: bodyOf(request), openSocket: noSocket };
     await options.act(context, eventOf(match), async () => {
       const answer = await handle(options, match, call);
       await sendAnswer(response, answer);
@@ -126,12 +128,12 @@ async function serveUpgrade(
     }
     checkProtocol(request, route);
     const parts = parseParts(match, search);
-    const context = contextOf(request, principal, gone.signal);
+    const context = actContext(request, principal, gone.signal, options.random);
     const openSocket = (): Promise<FrameSocket> => {
       isAccepted = true;
       return acceptWebSocket(request, socket, head, route);
     };
-    const call = { ...parts, body: undefined, context, bytes: bytesOf(request), openSocket };
+    const call = { ...parts, body: undefined, context, bytes: bodyOf(request), openSocket };
     await options.act(context, eventOf(match), async () => {
       await handle(options, match, call);
     });
@@ -176,26 +178,6 @@ async function handle(
 
 function eventOf(match: RouteMatch) {
   return { route: match.name, mutates: ROUTES[match.name].mutates, vmId: match.params.id ?? null };
-}
-
-/** Whoever reaches the socket is the user already: the header says only through which front, for the log. */
-const REQUESTER_HEADER = "x-capsem-requester";
-const GATEWAY: Principal = { kind: "gateway", name: "gateway" };
-
-function contextOf(request: IncomingMessage, principal: Principal, signal: AbortSignal): ActContext {
-  const requester = request.headers[REQUESTER_HEADER] === GATEWAY.kind ? GATEWAY : principal;
-  const trace = request.headers.traceparent;
-  const timeLeftMs = parseTimeLeft(request.headers[TIME_LEFT_HEADER]);
-  return {
-    requester,
-    trace: typeof trace === "string" && trace.length <= 256 ? trace : undefined,
-    timeLeftMs,
-    signal: timeLeftMs === null ? signal : AbortSignal.any([signal, AbortSignal.timeout(timeLeftMs)]),
-  };
-}
-
-function bytesOf(request: IncomingMessage) {
-  return { chunks: (bytesMax: number) => bodyChunks(request, bytesMax) };
 }
 
 async function noSocket(): Promise<FrameSocket> {

@@ -7,15 +7,34 @@ import type { OwnerRun } from "../owner/owner-run.ts";
 /** An owner's answer to an upload is a few words. */
 const ANSWER_BYTES_MAX = 65_536;
 
-/** Owner → client, opaque, at the client's pace. The stream is over on every path. */
+/** Owner → client, opaque, at the client's pace, after what was read of it before. The stream is over on every path. */
 export async function pipeDown(
   run: OwnerRun,
   stream: MuxStream,
   write: (chunk: Uint8Array) => Promise<void>,
+  peeked: readonly Uint8Array[] = [],
 ): Promise<void> {
   try {
+    for (const chunk of peeked) await write(chunk);
     for (let chunk = await stream.read(); chunk !== null; chunk = await stream.read()) await write(chunk);
     stream.end();
+  } catch (thrown) {
+    stream.reset("cancelled");
+    throw await run.streamFailure(thrown);
+  }
+}
+
+/** The first chunks of a download, with at least so many bytes where it has them; `pipeDown` hands them on. */
+export async function peekDown(run: OwnerRun, stream: MuxStream, wanted: number): Promise<Uint8Array[]> {
+  const peeked: Uint8Array[] = [];
+  try {
+    for (let bytes = 0; bytes < wanted; ) {
+      const chunk = await stream.read();
+      if (chunk === null) break;
+      peeked.push(chunk);
+      bytes += chunk.length;
+    }
+    return peeked;
   } catch (thrown) {
     stream.reset("cancelled");
     throw await run.streamFailure(thrown);

@@ -2,6 +2,8 @@ import { apiFailure, type ExecRequest, type ExecResult, type OwnerJobEnd } from 
 import { Failure, ignore } from "@capsem/base";
 import { type MuxStream, readJobChunks } from "@capsem/wire";
 import type { ActContext } from "../act.ts";
+import type { JobOutput } from "../boundary/command-draft.ts";
+import { BOUNDARY_LIMITS } from "../boundary/limits.ts";
 import { EXEC_LIMITS } from "../limits.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
 import { settledWithin } from "../owner/settled.ts";
@@ -14,6 +16,13 @@ export interface ExecParts {
   readonly monotonicMs: () => number;
 }
 
+/** What came of a command: its answer, and the first bytes that it wrote as they were. */
+export interface Executed {
+  readonly result: ExecResult;
+  readonly end: OwnerJobEnd;
+  readonly output: JobOutput;
+}
+
 /**
  * Runs a command to its end and collects what it says. When the requester goes away, or the end does not come
  * in time, the whole process tree is killed.
@@ -22,7 +31,7 @@ export async function execute(
   parts: ExecParts,
   request: Omit<ExecRequest, "stdin"> & Pick<Partial<ExecRequest>, "stdin">,
   context: ActContext,
-): Promise<ExecResult> {
+): Promise<Executed> {
   const { run, job, monotonicMs } = parts;
   const startedMs = monotonicMs();
   const stdin = request.stdin === undefined ? null : decodeStdin(request.stdin);
@@ -41,7 +50,9 @@ export async function execute(
         { ...limits, timeoutMs: waitTimeoutMs(params.time_left_ms) },
       );
       await settledWithin(collected, EXEC_LIMITS.outputGraceMs);
-      return resultOf(job, end, output, monotonicMs() - startedMs);
+      const result = resultOf(job, end, output, monotonicMs() - startedMs);
+      const first = (each: OutputCollector) => each.first(BOUNDARY_LIMITS.contentBytesMax);
+      return { result, end, output: { stdout: first(output.stdout), stderr: first(output.stderr) } };
     } finally {
       stream.reset("cancelled");
     }

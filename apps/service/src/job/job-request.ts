@@ -17,10 +17,15 @@ export interface JobExtras {
   readonly timeLeftMs?: number | null;
 }
 
-export function jobStartParams(job: string, asked: Command, extras: JobExtras): OwnerParams<"job.start"> {
+/** Refuses what no guest could be told. It is no act then, so it is not judged either. */
+export function checkCommand(asked: Command): void {
   const problem = checkEnv(asked.env ?? {});
   if (problem !== null) throw apiFailure("invalid_input", `Cannot set the environment: ${problem}`);
   checkJobSize(asked);
+}
+
+export function jobStartParams(job: string, asked: Command, extras: JobExtras): OwnerParams<"job.start"> {
+  checkCommand(asked);
   const limits = [
     asked.timeout_secs === undefined ? null : asked.timeout_secs * 1000,
     extras.timeLeftMs ?? null,

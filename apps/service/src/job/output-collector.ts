@@ -22,6 +22,11 @@ export class OutputCollector {
     this.#keptBytes += kept.length;
   }
 
+  /** The first of them, as far as they were kept. */
+  first(bytesMax: number): Uint8Array {
+    return Buffer.concat(this.#kept).subarray(0, bytesMax);
+  }
+
   /** `producedBytes` is what the job wrote as its owner counted. */
   data(producedBytes: number): StreamData {
     const whole = Buffer.concat(this.#kept);

@@ -2,11 +2,15 @@ import { apiFailure, type StreamClientMessage } from "@capsem/api";
 import { Failure, ignore, messageOf, unreachable, within } from "@capsem/base";
 import { type MuxStream, readJobChunks } from "@capsem/wire";
 import type { ActContext } from "../act.ts";
+import { commandDraft } from "../boundary/command-draft.ts";
+import type { Boundary, VmFacts } from "../boundary/parts.ts";
+import type { WithheldOutputs } from "../boundary/withheld-outputs.ts";
 import { errorBody } from "../http/error-body.ts";
 import { STREAM_LIMITS } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
 import { CLOSE_CODES, type FrameSocket } from "./frame-socket.ts";
+import { recordJobEnd } from "./job-end.ts";
 import { jobStartParams } from "./job-request.ts";
 import { JobStdin } from "./job-stdin.ts";
 import {
@@ -18,7 +22,10 @@ import {
 } from "./stream-frames.ts";
 
 export interface StreamParts {
+  readonly vm: VmFacts;
   readonly run: OwnerRun;
+  readonly boundary: Boundary;
+  readonly withheld: WithheldOutputs;
   readonly socket: FrameSocket;
   readonly newJobId: () => string;
   readonly context: ActContext;
@@ -39,6 +46,8 @@ export async function runStreamSession(parts: StreamParts): Promise<void> {
     const first = await firstMessage(socket);
     if (first === null) return;
     const job = first.type === "start" ? await startJob(parts, first) : first.job_id;
+    // To attach is no act of its own: the job was judged, and so was its end.
+    parts.withheld.check(run, job);
     const offset = first.type === "start" ? 0 : first.offset;
     const opened = await run.open("job.read", { job, offset, follow: true });
     output = opened.stream;
@@ -72,20 +81,25 @@ async function firstMessage(socket: FrameSocket): Promise<First | null> {
 }
 
 async function startJob(parts: StreamParts, start: Extract<First, { type: "start" }>): Promise<string> {
-  const { run, newJobId, context } = parts;
+  const { vm, run, newJobId, context, boundary, withheld } = parts;
   const job = newJobId();
   const isTerminal = start.kind === "terminal";
   const isShell = start.command === undefined && start.argv === undefined;
   const asked = isShell ? { ...start, argv: ["bash", "-l"] } : start;
   const terminal = start.terminal ?? (isTerminal ? { cols: 80, rows: 24 } : undefined);
-  await run.call(
-    "job.start",
-    jobStartParams(job, asked, {
-      stdin: isTerminal || (start.stdin ?? false),
-      ...(isTerminal ? { terminal } : {}),
-    }),
-    { trace: context.trace },
-  );
+  const params = jobStartParams(job, asked, {
+    stdin: isTerminal || (start.stdin ?? false),
+    ...(isTerminal ? { terminal } : {}),
+  });
+  const { stdin: _isOpen, ...command } = asked;
+  const act = commandDraft(vm, job, isTerminal ? "terminal" : "stream", command);
+  await boundary.pass(context, act, async (permit) => {
+    await run.call("job.start", params, { trace: context.trace });
+    // The job lives on without its client, and so does the act.
+    const { decision } = permit;
+    const open = permit.keep();
+    ignore(recordJobEnd({ run, job, act, open, decision, context, boundary, withheld }));
+  });
   return job;
 }
 

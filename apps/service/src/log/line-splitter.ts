@@ -1,3 +1,5 @@
+import { StringDecoder } from "node:string_decoder";
+import { LOG_LIMITS } from "../limits.ts";
 import { droppedLine, type LineGate } from "./line-gate.ts";
 
 const NEWLINE = 10;
@@ -29,7 +31,9 @@ export function createLineSplitter(
   };
   const emit = () => {
     tellDropped();
-    const line = Buffer.concat(held).toString("utf8");
+    const bytes = Buffer.concat(held);
+    // Of a line that was cut, half a character at its end is no part of it.
+    const line = bytes.length < bytesMax ? bytes.toString("utf8") : new StringDecoder("utf8").write(bytes);
     forget();
     onLine(line.endsWith("\r") ? line.slice(0, -1) : line);
   };
@@ -58,6 +62,11 @@ export function createLineSplitter(
       else tellDropped();
     },
   };
+}
+
+/** A line as long as a line may be has been cut, or might as well have been. */
+export function isCutLine(line: string): boolean {
+  return line.length * 4 > LOG_LIMITS.lineBytesMax && Buffer.byteLength(line) > LOG_LIMITS.lineBytesMax - 4;
 }
 
 /** Whole lines before `end`. */

@@ -2,10 +2,14 @@ import { type FileHandle, rename, rm, stat } from "node:fs/promises";
 import { isMissing } from "../home/atomic-file.ts";
 import { openForAppending } from "../home/regular-file.ts";
 import { LOG_LIMITS } from "../limits.ts";
+import { type LineRedactor, plainLines } from "./line-redactor.ts";
+import { isCutLine } from "./line-splitter.ts";
 
 export interface LogFileOptions {
   readonly fileBytesMax?: number;
   readonly filesKept?: number;
+  /** What every line passes before it waits for the disk. */
+  readonly redact?: LineRedactor;
   /** Told once of a disk that does not take the lines. */
   readonly onError?: (thrown: unknown) => void;
 }
@@ -18,6 +22,7 @@ export class LogFile {
   readonly path: string;
   readonly #bytesMax: number;
   readonly #kept: number;
+  readonly #redact: LineRedactor;
   readonly #onError: (thrown: unknown) => void;
   #file: FileHandle | null = null;
   #size = 0;
@@ -32,11 +37,13 @@ export class LogFile {
     this.path = path;
     this.#bytesMax = options.fileBytesMax ?? LOG_LIMITS.fileBytesMax;
     this.#kept = options.filesKept ?? LOG_LIMITS.filesKept;
+    this.#redact = options.redact ?? plainLines;
     this.#onError = options.onError ?? (() => undefined);
   }
 
-  append(line: string): void {
+  append(given: string): void {
     if (this.#isClosed) return;
+    const line = this.#redact(given, isCutLine(given));
     const bytes = Buffer.byteLength(line) + 1;
     if (this.#pendingBytes + bytes > LOG_LIMITS.pendingBytesMax) {
       this.#droppedLines += 1;

@@ -5,6 +5,7 @@ import * as z from "zod";
 import { LOG_LIMITS } from "../limits.ts";
 import { LogFile } from "./log-file.ts";
 import { readLogWindow } from "./log-window.ts";
+import { visible } from "./visible.ts";
 
 export const VM_LOG_FILES = {
   console: "console.log",
@@ -119,15 +120,4 @@ function parseJson(line: string): unknown {
     if (thrown instanceof SyntaxError) return null;
     throw thrown;
   }
-}
-
-/** Terminal escapes of a guest must not act on the terminal of whoever reads the log. A tab stays. */
-function visible(text: string): string {
-  let shown = "";
-  for (const character of text) {
-    const code = character.charCodeAt(0);
-    const isControl = (code < 0x20 && code !== 9) || (code >= 0x7f && code <= 0x9f);
-    shown += isControl ? `\\x${code.toString(16).padStart(2, "0")}` : character;
-  }
-  return shown;
 }

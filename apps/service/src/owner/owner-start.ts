@@ -26,13 +26,13 @@ export class OwnerStarter {
   readonly #powers: Powers;
   readonly #machinery: Machinery;
   readonly #uids: UidSlots;
-  readonly #allowUnconfined: boolean;
+  readonly #allowsUnconfined: () => boolean;
 
-  constructor(powers: Powers, machinery: Machinery, uids: UidSlots, allowUnconfined = false) {
+  constructor(powers: Powers, machinery: Machinery, uids: UidSlots, allowsUnconfined = () => false) {
     this.#powers = powers;
     this.#machinery = machinery;
     this.#uids = uids;
-    this.#allowUnconfined = allowUnconfined;
+    this.#allowsUnconfined = allowsUnconfined;
   }
 
   async start(start: OwnerStart): Promise<OwnerRun> {
@@ -73,7 +73,7 @@ export class OwnerStarter {
       ...start.plan,
       launcher: this.#machinery.launcher,
       uid,
-      allow_unconfined: this.#allowUnconfined,
+      allow_unconfined: this.#allowsUnconfined(),
       descriptors: { ...numbers, rpc: 3 } as SpawnPlan["descriptors"],
     };
     const child = this.#powers.startOwner(

@@ -14,9 +14,18 @@ export interface PoolShape {
   readonly memoryMib: number;
 }
 
+/** What settings ask for at a moment. */
+export interface PoolWant {
+  readonly shape: PoolShape;
+  readonly target: number;
+  readonly allowsUnconfined: boolean;
+}
+
 /** A prepared VM. After the claim everything in it is the claimer's. */
 export interface Slot {
   readonly id: string;
+  /** What was wanted when it was made. */
+  readonly of: PoolWant;
   state: SlotState;
   readonly logs: VmLogs;
   readonly abort: AbortController;
@@ -31,14 +40,15 @@ export interface PoolParts {
   readonly powers: Powers;
   readonly launcher: Launcher;
   readonly log: ServiceLog;
-  readonly shape: PoolShape;
-  readonly target: number;
+  readonly want: () => PoolWant;
 }
 
 /** Keeps prepared VMs of the default shape, one being made at a time, while the machine has the memory. */
 export class Pool {
   readonly #parts: PoolParts;
   readonly #slots = new Set<Slot>();
+  /** Warm ones that are kept for creates which are not decided yet. */
+  readonly #kept = new Set<Slot>();
   #timer: NodeJS.Timeout | null = null;
   #filling: Promise<void> | null = null;
   #lastUseMs: number;
@@ -57,7 +67,7 @@ export class Pool {
   }
 
   get target(): number {
-    return this.#parts.target;
+    return this.#parts.want().target;
   }
 
   count(state: SlotState): number {
@@ -74,8 +84,23 @@ export class Pool {
     this.#schedule(0);
   }
 
-  fits(shape: PoolShape): boolean {
-    return shape.cpus === this.#parts.shape.cpus && shape.memoryMib === this.#parts.shape.memoryMib;
+  /** Settings may be others now: what nobody wants any more goes, and the rest is made. */
+  settingsChanged(): void {
+    const kept = [...this.#slots].filter(({ state }) => state === "warm" || state === "preparing");
+    const useful = kept.filter((slot) => !this.#isStale(slot));
+    const surplus = useful.slice(this.target);
+    const unwanted = kept.filter((slot) => this.#isStale(slot) || surplus.includes(slot));
+    const gone = Promise.all(unwanted.map((slot) => this.#discard(slot)));
+    // Their places and their memory are taken until they are gone.
+    void gone.then(() => {
+      if (this.#isOpen) this.#schedule(0);
+    });
+  }
+
+  /** Of another size than new VMs have, or made when other confinement was enough. */
+  #isStale({ of }: Slot): boolean {
+    const { shape, allowsUnconfined } = this.#parts.want();
+    return !isSameShape(of.shape, shape) || of.allowsUnconfined !== allowsUnconfined;
   }
 
   /** Around every create and start, of whatever shape: the refill waits until the machine is quiet again. */
@@ -95,16 +120,37 @@ export class Pool {
     if (this.#isOpen) this.#schedule(POOL_LIMITS.refillAfterClaimMs);
   }
 
-  claim(shape: PoolShape): Slot | null {
-    for (const slot of this.#slots) {
-      if (!this.fits(shape)) break;
-      if (slot.state !== "warm" || slot.run === null || slot.run.isLost) continue;
+  /**
+   * A warm slot that only its holder may claim, or null. It stays the pool's, and may die or be drained like any; the
+   * holder claims it or lets it go.
+   */
+  keep(shape: PoolShape): Slot | null {
+    const slot = [...this.#slots].find((each) => this.#isFree(each, shape));
+    if (slot === undefined) return null;
+    this.#kept.add(slot);
+    return slot;
+  }
+
+  letGo(slot: Slot): void {
+    this.#kept.delete(slot);
+  }
+
+  #isFree(slot: Slot, shape: PoolShape): boolean {
+    if (!isSameShape(slot.of.shape, shape) || this.#isStale(slot) || this.#kept.has(slot)) return false;
+    return slot.state === "warm" && slot.run !== null && !slot.run.isLost;
+  }
+
+  /** `kept`: this one or none, because the VM has its id already. */
+  claim(shape: PoolShape, kept?: Slot | null): Slot | null {
+    if (kept != null) this.letGo(kept);
+    for (const slot of kept === undefined ? this.#slots : [kept]) {
+      if (slot === null || !this.#isFree(slot, shape)) continue;
       this.#move(slot, "claimed");
       this.#slots.delete(slot);
       this.claimedCount += 1;
       return slot;
     }
-    if (this.#parts.target > 0) this.missedCount += 1;
+    if (this.target > 0) this.missedCount += 1;
     this.giveWay();
     return null;
   }
@@ -136,7 +182,7 @@ export class Pool {
   }
 
   #schedule(delayMs: number): void {
-    if (this.#parts.target === 0) return;
+    if (this.target === 0) return;
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       this.#timer = null;
@@ -165,14 +211,14 @@ export class Pool {
   }
 
   #wantsMore(): boolean {
-    const { powers, target } = this.#parts;
+    const { powers } = this.#parts;
     const isQuiet = powers.monotonicMs() - this.#lastUseMs < POOL_LIMITS.drainAfterIdleMs;
     return (
       this.#isOpen &&
       this.#startsUnderWay === 0 &&
       this.#timer === null &&
       isQuiet &&
-      this.#slots.size < target &&
+      this.#slots.size < this.target &&
       this.#hasMemory()
     );
   }
@@ -183,13 +229,13 @@ export class Pool {
 
   /** False when the slot failed; nothing of it is left then. */
   async #prepare(): Promise<boolean> {
-    const { layout, powers, log } = this.#parts;
+    const { layout, powers, log, want } = this.#parts;
     const id = newId("vm", powers.random);
     const { folder, logs: logFolder } = vmFolder(layout, id);
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const logs = await VmLogs.open(logFolder);
     const slot: Slot = {
-      ...{ id, state: "preparing", logs, abort: new AbortController() },
+      ...{ id, of: want(), state: "preparing", logs, abort: new AbortController() },
       ...{ run: null, made: defer(), discarding: null },
     };
     this.#slots.add(slot);
@@ -209,15 +255,15 @@ export class Pool {
   }
 
   async #make(slot: Slot): Promise<void> {
-    const { launcher, shape } = this.#parts;
-    const { id, logs, abort } = slot;
+    const { launcher } = this.#parts;
+    const { id, of, logs, abort } = slot;
     try {
       const { image } = await launcher.ground();
       await launcher.createDisk(image, id);
       const launched = await launcher.launch({
         id,
         imageDigest: image.digest,
-        ...shape,
+        ...of.shape,
         pool: true,
         onLogLine: (line) => logs.take(line),
         signal: abort.signal,
@@ -255,6 +301,7 @@ export class Pool {
       this.#parts.log("error", "pool slot not removed", { vm_id: slot.id, cause: messageOf(thrown) });
     } finally {
       this.#slots.delete(slot);
+      this.#kept.delete(slot);
     }
   }
 
@@ -262,4 +309,8 @@ export class Pool {
     assert(isLegalSlotMove(slot.state, to), `slot ${slot.state} cannot become ${to}`);
     slot.state = to;
   }
+}
+
+function isSameShape(one: PoolShape, other: PoolShape): boolean {
+  return one.cpus === other.cpus && one.memoryMib === other.memoryMib;
 }

@@ -1,15 +1,21 @@
 import type { ActContext } from "../act.ts";
-import { type Answer, type BodyBytes, type Handlers, json } from "../http/handler.ts";
-import { pipeUp } from "../job/byte-pipes.ts";
+import { fileDraft, isExportRead } from "../boundary/file-draft.ts";
+import { BOUNDARY_LIMITS } from "../boundary/limits.ts";
+import type { Permit } from "../boundary/parts.ts";
+import type { JudgedHandlers } from "../boundary/through-boundary.ts";
+import { vmFactsOf } from "../boundary/vm-draft.ts";
+import { type Answer, type BodyBytes, json } from "../http/handler.ts";
+import { ByteMeter } from "../job/byte-meter.ts";
+import { peekDown, pipeUp } from "../job/byte-pipes.ts";
 import { FILE_LIMITS, HTTP_LIMITS } from "../limits.ts";
 import type { CallLimits, OwnerRun } from "../owner/owner-run.ts";
 import { useVm } from "../vm/use-vm.ts";
-import { openDown } from "./job-routes.ts";
+import { downAnswer, openDown } from "./download.ts";
 import type { RouteParts } from "./parts.ts";
 
 const OK = { ok: true } as const;
 
-/** Files of a VM: the service passes bytes through and never looks at them, and paths are the guest's to judge. */
+/** Files of a VM: bytes pass through, looked at only where a rule reads them, and paths are the guest's to judge. */
 export function fileRoutes(parts: RouteParts) {
   const { registry, powers } = parts;
   const inVm = <T>(
@@ -28,15 +34,8 @@ export function fileRoutes(parts: RouteParts) {
     },
     fileStat: async ({ params, query, context }) =>
       json(await inVm(params.id, context, (run, limits) => run.call("file.stat", query, limits))),
-    fileRead: async ({ params, query, context }): Promise<Answer<"fileRead">> => {
-      const { path, offset = 0, length } = query;
-      return openDown(parts, registry.get(params.id), context, async (run) => {
-        const request = { path, offset, ...(length === undefined ? {} : { length }) };
-        const { result, stream } = await run.open("file.read", request, limitsOf(context));
-        return { stream, headers: { "x-capsem-size": String(result.size) } };
-      });
-    },
-    fileWrite: async ({ params, query, bytes, context }) => {
+    fileRead: ({ params, query, context }) => readFile(parts, params.id, query, context),
+    fileWrite: async ({ params, query, bytes, context, permit }) => {
       const { path, mode, offset } = query;
       const request = {
         path,
@@ -44,8 +43,11 @@ export function fileRoutes(parts: RouteParts) {
         ...(offset === undefined ? {} : { offset }),
       };
       const chunks = bytes.chunks(HTTP_LIMITS.fileBodyBytesMax);
+      const meter = new ByteMeter(offset === undefined);
       return json(
-        await inVm(params.id, context, (run, limits) => upload(run, "file.write", request, chunks, limits)),
+        await inVm(params.id, context, (run, limits) =>
+          upload(run, "file.write", request, { chunks, meter, permit }, limits),
+        ),
       );
     },
     fileDelete: async ({ params, query, context }) => {
@@ -62,18 +64,70 @@ export function fileRoutes(parts: RouteParts) {
       await inVm(params.id, context, (run, limits) => run.call("file.rename", body, limits));
       return json(OK);
     },
-    treeRead: async ({ params, query, context }): Promise<Answer<"treeRead">> =>
-      openDown(parts, registry.get(params.id), context, async (run) => {
+    treeRead: async ({ params, query, context, permit }): Promise<Answer<"treeRead">> => {
+      const vm = registry.get(params.id);
+      const opened = await openDown(parts, vm, context, async (run) => {
         const { stream } = await run.open("tree.read", query, limitsOf(context));
         return { stream, headers: { "content-type": "application/x-tar" } };
-      }),
-    treeWrite: async ({ params, query, bytes, context }) => {
+      });
+      return downAnswer(parts, vm, context, opened, { act: permit.keep() });
+    },
+    treeWrite: async ({ params, query, bytes, context, permit }) => {
       const chunks = bytes.chunks(HTTP_LIMITS.treeBodyBytesMax);
+      const meter = new ByteMeter(false);
       return json(
-        await inVm(params.id, context, (run, limits) => upload(run, "tree.write", query, chunks, limits)),
+        await inVm(params.id, context, (run, limits) =>
+          upload(run, "tree.write", query, { chunks, meter, permit }, limits),
+        ),
       );
     },
-  } satisfies Partial<Handlers>;
+  } satisfies Partial<JudgedHandlers>;
+}
+
+interface ReadQuery {
+  readonly path: string;
+  readonly offset?: number | undefined;
+  readonly length?: number | undefined;
+}
+
+/** Judged before the guest is asked for anything, or, where a rule reads the file, before its first byte leaves. */
+async function readFile(
+  parts: RouteParts,
+  id: string,
+  { path, offset = 0, length }: ReadQuery,
+  context: ActContext,
+): Promise<Answer<"fileRead">> {
+  const { boundary, policy, registry } = parts;
+  const vm = registry.get(id);
+  const draft = { vm: vmFactsOf(vm.record), path, bound: { offset, length } };
+  const isWhole = offset === 0 && length === undefined;
+  const open = async (run: OwnerRun) => {
+    const request = { path, offset, ...(length === undefined ? {} : { length }) };
+    const { result, stream } = await run.open("file.read", request, limitsOf(context));
+    return { stream, size: result.size, headers: { "x-capsem-size": String(result.size) } };
+  };
+  if (!isExportRead(policy.snapshot())) {
+    return boundary.pass(context, fileDraft("export", draft), async (permit) => {
+      const opened = await openDown(parts, vm, context, open);
+      return downAnswer(parts, vm, context, opened, { act: permit.keep(), isWhole });
+    });
+  }
+  let size = 0;
+  const opened = await openDown(parts, vm, context, async (run) => {
+    const file = await open(run);
+    size = file.size;
+    return { ...file, peeked: await peekDown(run, file.stream, BOUNDARY_LIMITS.contentBytesMax) };
+  });
+  try {
+    const content = Buffer.concat(opened.peeked ?? []).subarray(0, BOUNDARY_LIMITS.contentBytesMax);
+    const fields = { "file.export.size": size, "file.export.content": content };
+    return await boundary.pass(context, fileDraft("export", { ...draft, fields }), async (permit) =>
+      downAnswer(parts, vm, context, opened, { act: permit.keep(), isWhole }),
+    );
+  } catch (thrown) {
+    opened.stream.reset("cancelled");
+    throw thrown;
+  }
 }
 
 /** A large directory or a slow disk takes its time inside the guest; the owner bounds the silence. */
@@ -81,13 +135,26 @@ function limitsOf(context: ActContext): CallLimits {
   return { signal: context.signal, trace: context.trace, timeoutMs: FILE_LIMITS.answerTimeoutMs };
 }
 
+interface Upload {
+  readonly chunks: ReturnType<BodyBytes["chunks"]>;
+  readonly meter: ByteMeter;
+  readonly permit: Permit;
+}
+
 async function upload<M extends "file.write" | "tree.write">(
   run: OwnerRun,
   method: M,
   request: Parameters<typeof run.open<M>>[1],
-  chunks: ReturnType<BodyBytes["chunks"]>,
+  { chunks, meter, permit }: Upload,
   limits: CallLimits,
 ): Promise<{ bytes: number }> {
   const { stream } = await run.open(method, request, limits);
-  return { bytes: await pipeUp(run, stream, chunks) };
+  try {
+    const bytes = await pipeUp(run, stream, meter.through(chunks));
+    permit.add({ bytes, sha256: meter.sha256() });
+    return { bytes };
+  } catch (thrown) {
+    permit.add({ bytes: meter.bytes });
+    throw thrown;
+  }
 }

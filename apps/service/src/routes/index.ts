@@ -1,3 +1,4 @@
+import { type JudgedHandlers, throughBoundary } from "../boundary/through-boundary.ts";
 import type { Handlers } from "../http/handler.ts";
 import { fileRoutes } from "./file-routes.ts";
 import { jobRoutes } from "./job-routes.ts";
@@ -8,8 +9,7 @@ import { vmRoutes } from "./vm-routes.ts";
 
 export type { RouteParts } from "./parts.ts";
 
-/** Exactly one handler for each route of the table: the compiler says when one is missing. */
-export function createHandlers(parts: RouteParts): Handlers {
+function vmSide(parts: RouteParts) {
   return {
     ...serviceRoutes(parts),
     ...vmRoutes(parts),
@@ -17,4 +17,12 @@ export function createHandlers(parts: RouteParts): Handlers {
     ...fileRoutes(parts),
     ...logRoutes(parts),
   };
+}
+
+/** Handlers of rules, asks, credentials and evidence: they pass the boundary themselves, where they change anything. */
+export type EvidenceHandlers = Omit<JudgedHandlers, keyof ReturnType<typeof vmSide>>;
+
+/** Exactly one handler for each route of the table: the compiler says when one is missing. */
+export function createHandlers(parts: RouteParts, evidence: EvidenceHandlers): Handlers {
+  return throughBoundary(parts, { ...vmSide(parts), ...evidence });
 }

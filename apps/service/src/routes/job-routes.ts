@@ -2,41 +2,50 @@ import { type ExecResult, jobInfo, type RunRequest } from "@capsem/api";
 import { assert, newId } from "@capsem/base";
 import * as z from "zod";
 import type { ActContext } from "../act.ts";
-import { type Answer, type BytesAnswer, type Handlers, json } from "../http/handler.ts";
-import { pipeDown } from "../job/byte-pipes.ts";
+import { commandDraft, completeDraft, endFacts, jobOf } from "../boundary/command-draft.ts";
+import type { ActDraft, Permit } from "../boundary/parts.ts";
+import type { JudgedHandlers } from "../boundary/through-boundary.ts";
+import { vmFactsOf } from "../boundary/vm-draft.ts";
+import { WithheldOutputs } from "../boundary/withheld-outputs.ts";
+import { type Answer, json } from "../http/handler.ts";
 import { execute } from "../job/exec.ts";
 import { runStreamSession } from "../job/stream-session.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
 import { useVm } from "../vm/use-vm.ts";
 import type { Vm } from "../vm/vm.ts";
+import { createPlanned, plannedFacts } from "./create-vm.ts";
+import { downAnswer, openDown } from "./download.ts";
 import type { RouteParts } from "./parts.ts";
 
 export function jobRoutes(parts: RouteParts) {
   const { registry, powers } = parts;
-  const newJobId = () => {
-    parts.counts.jobsStarted += 1;
-    return newId("job", powers.random);
-  };
+  const withheld = new WithheldOutputs();
   const inVm = <T>(id: string, context: ActContext, work: (run: OwnerRun) => Promise<T>) =>
     useVm(registry.get(id), powers.monotonicMs, context.signal, work);
   return {
-    exec: async ({ params, body, context }) => {
+    exec: async ({ params, body, context, act, permit }) => {
       const result = await inVm(params.id, context, (run) =>
-        execute({ run, job: newJobId(), monotonicMs: powers.monotonicMs }, body, context),
+        runCommand({ ...parts, withheld }, { run, request: body, context, act, permit }),
       );
       parts.findings.slow("exec overhead", result.duration_ms - result.agent_ms, params.id);
       return json(result);
     },
     run: async ({ body, context }) => {
       const startedMs = powers.monotonicMs();
-      const result = await runOnce(parts, newJobId(), body, context);
+      const result = await runOnce({ ...parts, withheld }, body, context);
       parts.findings.slow("run overhead", powers.monotonicMs() - startedMs - result.agent_ms, null);
       return json(result);
     },
     stream: async ({ params, context, openSocket }): Promise<Answer<"stream">> => {
+      const { boundary, log } = parts;
+      const vm = vmFactsOf(registry.get(params.id).record);
+      const newJobId = () => {
+        parts.counts.jobsStarted += 1;
+        return newId("job", powers.random);
+      };
       await inVm(params.id, context, async (run) => {
         const socket = await openSocket();
-        await runStreamSession({ run, socket, newJobId, context, log: parts.log });
+        await runStreamSession({ vm, run, boundary, withheld, socket, newJobId, context, log });
         await socket.closed;
       });
       return { kind: "socket" };
@@ -50,10 +59,9 @@ export function jobRoutes(parts: RouteParts) {
     jobOutput: async ({ params, query, context }): Promise<Answer<"jobOutput">> => {
       const vm = registry.get(params.id);
       const request = { job: params.job, offset: query.offset ?? 0, follow: query.follow ?? false };
-      return openDown(parts, vm, context, async (run) => {
-        const { result, stream } = await run.open("job.read", request, {
-          signal: context.signal,
-        });
+      const opened = await openDown(parts, vm, context, async (run) => {
+        withheld.check(run, params.job);
+        const { result, stream } = await run.open("job.read", request, { signal: context.signal });
         return {
           stream,
           headers: {
@@ -62,6 +70,7 @@ export function jobRoutes(parts: RouteParts) {
           },
         };
       });
+      return downAnswer(parts, vm, context, opened);
     },
     jobSignal: async ({ params, body, context }) => {
       const { signal } = body;
@@ -69,66 +78,78 @@ export function jobRoutes(parts: RouteParts) {
       await inVm(params.id, context, (run) => run.call("job.signal", order, context));
       return json({ ok: true as const });
     },
-  } satisfies Partial<Handlers>;
+  } satisfies Partial<JudgedHandlers>;
 }
 
-/** A VM for one command: gone on success, failure, time limit and a client that leaves, at whatever step. */
-async function runOnce(
-  parts: RouteParts,
-  job: string,
-  request: RunRequest,
-  context: ActContext,
+type CommandParts = RouteParts & { readonly withheld: WithheldOutputs };
+
+interface JudgedCommand {
+  readonly run: OwnerRun;
+  readonly request: Parameters<typeof execute>[1];
+  readonly context: ActContext;
+  readonly act: ActDraft;
+  readonly permit: Permit;
+}
+
+/** Runs what was judged, ends its row, and gives its output only where that was judged too. */
+async function runCommand(
+  { boundary, counts, powers, withheld }: CommandParts,
+  { run, request, context, act, permit }: JudgedCommand,
 ): Promise<ExecResult> {
-  const { lifecycle, powers, registry } = parts;
+  const job = jobOf(act);
+  counts.jobsStarted += 1;
+  const { result, end, output } = await execute(
+    { run, job, monotonicMs: powers.monotonicMs },
+    request,
+    context,
+  );
+  const ended = permit.keep();
+  ended.add(endFacts(end, output));
+  ended.close("done");
+  try {
+    await boundary.judgeResult(context, completeDraft(act, end, output), permit.decision);
+  } catch (thrown) {
+    withheld.withhold(run, job);
+    throw thrown;
+  }
+  return result;
+}
+
+/**
+ * A VM for one command: gone on success, failure, time limit and a client that leaves, at whatever step. The command is
+ * judged before its VM is made; one that is refused leaves no VM behind, and no ledger of one.
+ */
+async function runOnce(parts: CommandParts, request: RunRequest, context: ActContext): Promise<ExecResult> {
+  const { boundary, lifecycle, powers, registry } = parts;
   const { cpus, memory_gib, vm_env, ...command } = request;
-  let vm: Vm | null = null;
-  const remove = async () => {
-    if (vm !== null && registry.has(vm.id)) await lifecycle.remove(vm);
+  const create = {
+    ...(cpus === undefined ? {} : { cpus }),
+    ...(memory_gib === undefined ? {} : { memory_gib }),
+    ...(vm_env === undefined ? {} : { env: vm_env }),
   };
-  const onAbort = () => void remove().catch(() => undefined);
+  const plan = await lifecycle.plan(create);
+  let vm: Vm | null = null;
+  const onReserved = (reserved: Vm) => {
+    vm = reserved;
+  };
+  const remove = async (why: string) => {
+    if (vm !== null && registry.has(vm.id)) await lifecycle.remove(vm, why);
+  };
+  const onAbort = () => void remove("client_left").catch(() => undefined);
   context.signal.addEventListener("abort", onAbort, { once: true });
   try {
-    const created = await lifecycle.create(
-      {
-        ...(cpus === undefined ? {} : { cpus }),
-        ...(memory_gib === undefined ? {} : { memory_gib }),
-        ...(vm_env === undefined ? {} : { env: vm_env }),
-      },
-      {
-        onReserved: (reserved) => {
-          vm = reserved;
-        },
-      },
-    );
-    return await useVm(created, powers.monotonicMs, context.signal, (run) =>
-      execute({ run, job, monotonicMs: powers.monotonicMs }, command, context),
-    );
+    const draft = commandDraft(plannedFacts(plan, null), newId("job", powers.random), "run", command);
+    // Its VM is made for it: what that gets is an argument too.
+    const act: ActDraft = { ...draft, isNew: true, bound: () => request };
+    return await boundary.pass(context, act, async (permit) => {
+      const created = await createPlanned(parts, plan, create, context, { onReserved });
+      return useVm(created, powers.monotonicMs, context.signal, (run) =>
+        runCommand(parts, { run, request: command, context, act, permit }),
+      );
+    });
   } finally {
+    plan.release();
     context.signal.removeEventListener("abort", onAbort);
-    await remove();
+    await remove("run_ended");
   }
-}
-
-/** A download: errors before its first byte are HTTP errors, and the VM counts as used until its last. */
-export async function openDown(
-  parts: RouteParts,
-  vm: Vm,
-  context: ActContext,
-  open: (
-    run: OwnerRun,
-  ) => Promise<{ stream: Parameters<typeof pipeDown>[1]; headers: Record<string, string> }>,
-): Promise<BytesAnswer> {
-  const { monotonicMs } = parts.powers;
-  const opened = await useVm(vm, monotonicMs, context.signal, async (run) => ({ run, ...(await open(run)) }));
-  return {
-    kind: "bytes",
-    headers: opened.headers,
-    pump: (write) =>
-      useVm(vm, monotonicMs, context.signal, () => pipeDown(opened.run, opened.stream, write)).catch(
-        (thrown: unknown) => {
-          opened.stream.reset("cancelled");
-          throw thrown;
-        },
-      ),
-  };
 }

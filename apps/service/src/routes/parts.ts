@@ -1,4 +1,5 @@
 import type { ServiceStats, ServiceStatus } from "@capsem/api";
+import type { Boundary, PolicySource } from "../boundary/parts.ts";
 import type { EventHub } from "../events/event-hub.ts";
 import type { HomeLayout } from "../home/layout.ts";
 import type { ServiceLog } from "../log/service-log.ts";
@@ -14,6 +15,8 @@ export interface RouteParts {
   readonly powers: Powers;
   readonly registry: Registry;
   readonly lifecycle: Lifecycle;
+  readonly boundary: Boundary;
+  readonly policy: PolicySource;
   readonly log: ServiceLog;
   readonly status: () => ServiceStatus;
   readonly stats: () => Promise<ServiceStats>;

@@ -35,6 +35,7 @@ export function serviceRoutes(parts: RouteParts) {
         switch (params.source) {
           case "service":
           case "gateway":
+          case "ledger":
             return readLogWindow(
               join(layout.logs, `${params.source}.jsonl`),
               request,

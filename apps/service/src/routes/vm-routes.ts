@@ -1,8 +1,12 @@
-import { messageOf } from "@capsem/base";
-import type { ActContext } from "../act.ts";
-import { type Answer, type Handlers, json } from "../http/handler.ts";
+import { apiFailure, type ErrorKind, toApiFailure } from "@capsem/api";
+import type { Failure } from "@capsem/base";
+import { type ActContext, requesterText } from "../act.ts";
+import type { JudgedHandlers } from "../boundary/through-boundary.ts";
+import { lifecycleDraft, vmFactsOf } from "../boundary/vm-draft.ts";
+import { type Answer, json } from "../http/handler.ts";
 import type { Vm } from "../vm/vm.ts";
 import { healthOf, vmInfoOf } from "../vm/vm-info.ts";
+import { createVm } from "./create-vm.ts";
 import type { RouteParts } from "./parts.ts";
 
 const OK = { ok: true } as const;
@@ -15,7 +19,8 @@ export function vmRoutes(parts: RouteParts) {
       return json({ vms: registry.list().map(vmInfoOf) });
     },
     create: async ({ body, query, context }) => {
-      const vm = await lifecycle.create(body, query.hold === true ? { hold: context.signal } : {});
+      const options = query.hold === true ? { hold: context.signal } : {};
+      const vm = await createVm(parts, body, context, options);
       return query.hold === true ? holdAnswer(parts, vm, context) : json(vmInfoOf(vm));
     },
     info: async ({ params }) => {
@@ -56,8 +61,8 @@ export function vmRoutes(parts: RouteParts) {
       await lifecycle.remove(registry.get(params.id));
       return json(OK);
     },
-    purge: async ({ body }) => json({ deleted: await purge(parts, body.all === true) }),
-  } satisfies Partial<Handlers>;
+    purge: async ({ body, context }) => json({ deleted: await purge(parts, body.all === true, context) }),
+  } satisfies Partial<JudgedHandlers>;
 }
 
 /** One line when it runs, one when it is gone. A client that leaves takes its VM with it. */
@@ -72,7 +77,7 @@ function holdAnswer(parts: RouteParts, vm: Vm, context: ActContext): Answer<"cre
         await write({ gone: reason });
       } catch (thrown) {
         if (!context.signal.aborted) throw thrown;
-        if (parts.registry.has(vm.id)) await parts.lifecycle.remove(vm);
+        if (parts.registry.has(vm.id)) await parts.lifecycle.remove(vm, "client_left");
       }
     },
   };
@@ -85,21 +90,54 @@ function aborted(signal: AbortSignal): Promise<never> {
   });
 }
 
-/** Temporary and failed VMs, or all; one whose record cannot be read only with all. One that resists does not keep the others. */
-async function purge(parts: RouteParts, isAll: boolean): Promise<string[]> {
+/**
+ * Temporary and failed VMs, or all; one whose record cannot be read only with all. Each is an act of its own: one that
+ * is refused stays, which the answer says, and one that resists does not keep the others.
+ */
+async function purge(parts: RouteParts, isAll: boolean, context: ActContext): Promise<string[]> {
   const doomed = parts.registry
     .list()
     .filter((vm) => isAll || !vm.isRetained || (vm.record.state === "failed" && vm.isRecordReadable));
-  const removed = await Promise.all(
+  const deleted: string[] = [];
+  const refused: Refused[] = [];
+  await Promise.all(
     doomed.map(async (vm) => {
+      const act = lifecycleDraft(vmFactsOf(vm.record), "purge", requesterText(context.requester));
       try {
-        await parts.lifecycle.remove(vm);
-        return [vm.id];
+        await parts.boundary.pass(context, act, () => parts.lifecycle.remove(vm));
+        deleted.push(vm.id);
       } catch (thrown) {
-        parts.log("error", "purge could not delete a VM", { vm_id: vm.id, cause: messageOf(thrown) });
-        return [];
+        const failure = toApiFailure(thrown);
+        if (REFUSALS.has(failure.kind)) refused.push({ id: vm.id, failure });
+        else parts.log("error", "purge could not delete a VM", { vm_id: vm.id, cause: failure.message });
       }
     }),
   );
-  return removed.flat();
+  const [first] = refused;
+  if (first !== undefined) throw purgeRefused(deleted, refused, first);
+  return deleted;
+}
+
+interface Refused {
+  readonly id: string;
+  readonly failure: Failure<ErrorKind>;
+}
+
+const REFUSALS: ReadonlySet<ErrorKind> = new Set<ErrorKind>([
+  "policy",
+  "ledger_away",
+  "ledger_full",
+  "ledger_broken",
+  "invalid_input",
+  "quota",
+]);
+
+/** Its answer could not say that some stay, and a success would hide it. */
+function purgeRefused(deleted: readonly string[], refused: readonly Refused[], { id, failure }: Refused) {
+  const more = refused.length === 1 ? "" : `; ${refused.length - 1} more stay`;
+  const text = `Cannot purge all: ${deleted.length} are deleted, VM "${id}" stays: ${failure.message}${more}`;
+  return apiFailure(failure.kind, text, {
+    retryable: failure.retryable,
+    facts: { ...failure.facts, deleted, refused: refused.map((each) => each.id) },
+  });
 }

@@ -13,7 +13,7 @@ afterAll(() => {
 });
 
 /** The path of a runnable program made from one of this folder's sources, built once a test file. */
-export function bundled(name: "fake-owner" | "fake-service"): string {
+export function bundled(name: "fake-owner" | "fake-service" | "ledger-driver"): string {
   const known = built.get(name);
   if (known !== undefined) return known;
   folder ??= mkdtempSync(join(tmpdir(), "capsem-bundle-"));

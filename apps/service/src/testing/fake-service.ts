@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { nodePowers, startOwner } from "../powers-node.ts";
 import { runService } from "../run-service.ts";
+import { FakeLedger } from "./fake-ledger.ts";
 import { fakeMachinery } from "./fake-machinery.ts";
 
 const [home = "", owner = ""] = process.argv.slice(2);
@@ -10,10 +11,12 @@ async function main(): Promise<void> {
   process.exitCode = await runService({
     home,
     cache: undefined,
+    machineCorp: join(home, "machine-corp.toml"),
     poolSize: process.env.CAPSEM_POOL_SIZE,
     powers: {
       ...nodePowers(owner),
       confinement: () => ({ isEnforced: false, reason: "a fake" }),
+      startLedger: new FakeLedger({}).startLedger,
       startOwner: (_plan, descriptors) =>
         startOwner({ file: process.execPath, args: [owner] }, descriptors, {
           FAKE_OWNER_SCRIPT: join(home, "fake-owner.json"),

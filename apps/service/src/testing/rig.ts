@@ -1,18 +1,33 @@
-import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { emptyLayer, renderLayer, type SettingKey, type Settings } from "@capsem/policy";
+import { SecretRedactor } from "../credential/redactor.ts";
 import { createHome, type HomeLayout, homeLayout } from "../home/layout.ts";
+import { openKeys } from "../ledger/key-files.ts";
+import type { ServiceLog } from "../log/service-log.ts";
 import type { Machinery } from "../machinery.ts";
+import { openPolicy } from "../policy/open-policy.ts";
+import type { PolicyStore } from "../policy/policy-store.ts";
 import type { Powers } from "../powers.ts";
 import { nodePowers, startOwner } from "../powers-node.ts";
 import { type Service, type ServiceOptions, startService } from "../service.ts";
-import { type Settings, settingsFile } from "../settings.ts";
 import { bundled } from "./bundle.ts";
 import { type Client, createClient } from "./client.ts";
+import { FakeLedger } from "./fake-ledger.ts";
 import { type FakeFaults, fakeMachinery, storeFakeGolden } from "./fake-machinery.ts";
 import type { FakeScript } from "./fake-script.ts";
 
 export interface RigOptions {
+  /** Written to `settings.toml`. */
   readonly settings?: Partial<Settings>;
   readonly script?: FakeScript;
   readonly powers?: Partial<Powers>;
@@ -34,6 +49,7 @@ export interface Rig {
   /** Somebody sets the wall clock; the steady one knows nothing of it. */
   setWallAhead(ms: number): void;
   readonly log: Record<string, unknown>[];
+  readonly policy: PolicyStore;
   service: Service;
   /** Folders of VMs, processes of owners and hypervisors, descriptors: what must return to its baseline. */
   counts(): { folders: number; processes: number; descriptors: number };
@@ -47,20 +63,30 @@ export interface Rig {
 export async function startRig(options: RigOptions = {}): Promise<Rig> {
   const home = options.home ?? realpathSync(mkdtempSync(join(tmpdir(), "capsem-service-")));
   const layout = homeLayout(home);
-  await createHome(layout, process.getuid?.() ?? -1);
+  const uid = process.getuid?.() ?? -1;
+  await createHome(layout, uid);
   const scriptPath = join(home, "fake-owner.json");
   const writeScript = (script: FakeScript) => writeFileSync(scriptPath, JSON.stringify(script));
   writeScript(options.script ?? {});
   const faults: FakeFaults = { ...options.faults };
   if (options.hasGolden !== false) storeFakeGolden(layout.goldens, "1-512");
   const log: Record<string, unknown>[] = [];
+  const keepLog: ServiceLog = (level, message, fields = {}) => void log.push({ level, message, ...fields });
   const clock = { aheadMs: 0, wallAheadMs: 0 };
+  const values = Object.entries({ "limits.pool_size": 0, ...options.settings });
+  const layer = { ...emptyLayer("user"), settings: new Map(values as [SettingKey, number][]) };
+  const isAgain = options.settings === undefined && existsSync(layout.settings);
+  if (!isAgain) writeFileSync(layout.settings, renderLayer(layer));
+  const machineCorp = join(home, "machine-corp.toml");
+  const policy = await openPolicy({ layout, uid, log: keepLog, machineCorp });
   const service = await startService({
     layout,
     powers: rigPowers(scriptPath, clock, options.powers ?? {}),
     machinery: fakeMachinery(layout.cache, faults) satisfies Machinery,
-    settings: settingsFile.parse({ pool_size: 0, ...options.settings }),
-    log: (level, message, fields = {}) => void log.push({ level, message, ...fields }),
+    policy,
+    keys: openKeys(layout.keys, uid),
+    redactor: new SecretRedactor(),
+    log: keepLog,
     checksAnswers: true,
     ...options.options,
   });
@@ -76,6 +102,7 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
       clock.wallAheadMs = ms;
     },
     log,
+    policy,
     service,
     counts: () => ({
       folders: readdirSync(layout.vms).length,
@@ -113,6 +140,7 @@ function rigPowers(
     monotonicMs: () => performance.now() + clock.aheadMs,
     availableMemoryBytes: () => 16 * 1024 ** 3,
     freeDiskBytes: async () => 100 * 1024 ** 3,
+    startLedger: new FakeLedger({}).startLedger,
     startOwner: (_plan, descriptors) =>
       startOwner({ file: process.execPath, args: [owner] }, descriptors, { FAKE_OWNER_SCRIPT: scriptPath }),
     ...over,

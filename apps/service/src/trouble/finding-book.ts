@@ -34,24 +34,27 @@ export interface FindingRequest {
  */
 export class FindingBook implements ActObserver {
   readonly #nowMs: () => number;
+  readonly #redact: (text: string) => string;
   /** In order of their last sighting, the latest last. */
   readonly #groups = new Map<string, Group>();
 
   #preparedAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(nowMs: () => number) {
+  /** `redact` replaces secrets, before a cut could leave half of one. */
+  constructor(nowMs: () => number, redact: (text: string) => string = (text) => text) {
     this.#nowMs = nowMs;
+    this.#redact = redact;
   }
 
   add(kind: Kind, vmId: string | null, title: string, detail: string): void {
-    const name = title.slice(0, TROUBLE_LIMITS.titleCharactersMax);
+    const name = this.#redact(title).slice(0, TROUBLE_LIMITS.titleCharactersMax);
     const key = `${kind} ${name}`;
     const group = this.#groups.get(key) ?? { kind, title: name, sightings: [], total: 0 };
     group.total += 1;
     group.sightings.push({
       atMs: this.#nowMs(),
       vmId,
-      detail: detail.slice(0, TROUBLE_LIMITS.detailCharactersMax),
+      detail: this.#redact(detail).slice(0, TROUBLE_LIMITS.detailCharactersMax),
     });
     if (group.sightings.length > TROUBLE_LIMITS.sightingsMax) group.sightings.shift();
     this.#groups.delete(key);

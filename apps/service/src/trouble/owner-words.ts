@@ -13,19 +13,24 @@ const ownLine = z.looseObject({
 });
 
 /**
- * The last lines that an owner's program said itself. Lines that it passes on from its guest are not among them:
- * a guest decides what they say.
+ * The last lines that an owner's program, or the ledger's, said itself. Lines that it passes on from its guest are not
+ * among them: a guest decides what they say.
  */
 export class OwnerWords {
+  readonly #process: "owner" | "ledger";
   readonly #lines: string[] = [];
   #failure: string | null = null;
+
+  constructor(process: "owner" | "ledger" = "owner") {
+    this.#process = process;
+  }
 
   /** The message of an own line of JSON, null for anything else. */
   take(line: string): string | null {
     const parsed = line.startsWith("{") ? ownLine.safeParse(jsonOf(line)) : null;
     if (parsed?.success === true) {
       const { source, level, message, stack, cause } = parsed.data;
-      if (source !== "owner") return null;
+      if (source !== this.#process) return null;
       if (level === "error") this.#failure = stack ?? (cause === undefined ? null : `${message}: ${cause}`);
       return message ?? null;
     }
@@ -35,12 +40,12 @@ export class OwnerWords {
   }
 
   /** `how` is how it ended; without an error of its own that is all there is to say. */
-  panic(end: { pid: number; time: Date; how: string; vmId: string }): Panic {
+  panic(end: { pid: number; time: Date; how: string; vmId: string | null }): Panic {
     const stack = stackIn(this.#lines) ?? this.#failure;
     const thrown = stack === null ? `ended (${end.how})` : stack;
-    const made = panicOf({ process: "owner", pid: end.pid, time: end.time, thrown });
+    const made = panicOf({ process: this.#process, pid: end.pid, time: end.time, thrown });
     // Without a place in our code, the VM is the place.
-    return made.location === null ? { ...made, location: `VM ${end.vmId}` } : made;
+    return made.location === null && end.vmId !== null ? { ...made, location: `VM ${end.vmId}` } : made;
   }
 }
 

@@ -20,7 +20,7 @@ export interface BringUpParts {
 /** Reasons that a user can do something about. */
 const WHY: Readonly<Record<string, string>> = {
   confinement_refused:
-    "confinement_refused: this machine cannot confine its processes (its log says what is missing); `allow_unconfined` in settings.json starts it without",
+    "confinement_refused: this machine cannot confine its processes (its log says what is missing); `confinement.allow_unconfined` in settings.toml starts it without",
 };
 
 /** A start that failed: the reason is the VM's, the message the user's. */

@@ -1,5 +1,6 @@
 import { apiFailure, type CreateRequest, type VmReason, type VmState } from "@capsem/api";
 import { assert, Failure, ignore, messageOf, newId } from "@capsem/base";
+import { type UnaskedEnd, whileUnasked } from "../boundary/unasked-end.ts";
 import { type HomeLayout, vmFolder } from "../home/layout.ts";
 import { TIMES, VM_LIMITS } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
@@ -10,6 +11,8 @@ import { settled, settledWithin } from "../owner/settled.ts";
 import type { Pool, Slot } from "../pool/pool.ts";
 import type { Powers } from "../powers.ts";
 import { bringUp, StartFailure } from "./bring-up.ts";
+import { bringUpChecked, type CheckLedger } from "./checked-start.ts";
+import type { CreatePlan } from "./create-plan.ts";
 import type { Launcher } from "./launch.ts";
 import { AFTER_LOSS, isLegalMove, kindOfVm } from "./lifecycle-table.ts";
 import type { Quota, Shape } from "./quota.ts";
@@ -28,6 +31,9 @@ export interface LifecycleParts {
   readonly pool: Pool;
   readonly log: ServiceLog;
   readonly watch: VmWatch;
+  /** Told of each end that nobody asked for, and which the boundary has not seen. */
+  readonly unasked: UnaskedEnd;
+  readonly checkLedger: CheckLedger;
   /** For fault injection. */
   readonly removePath?: RemovePath;
 }
@@ -39,6 +45,8 @@ export interface CreateOptions {
   readonly onReserved?: (vm: Vm) => void;
   /** Its abort, while the VM starts, ends the start. */
   readonly hold?: AbortSignal;
+  /** Of `plan`, for the same request. */
+  readonly plan?: CreatePlan;
 }
 
 /** The one driver of VM states: every move is made here, by the table. */
@@ -50,26 +58,45 @@ export class Lifecycle {
     this.#parts = parts;
   }
 
+  /** Refuses what cannot be created now, and says which VM it would be. Nothing is made or counted. */
+  async plan(request: CreateRequest): Promise<CreatePlan> {
+    const { pool, powers, quota } = this.#parts;
+    const shape = quota.shapeOf(request);
+    const [{ image }] = await Promise.all([this.#ground(), quota.checkDisk()]);
+    this.#checkCreate(request, shape);
+    const slot = pool.keep(shape);
+    return {
+      id: slot?.id ?? newId("vm", powers.random),
+      image: image.digest,
+      slot,
+      release() {
+        if (slot !== null) pool.letGo(slot);
+      },
+    };
+  }
+
   /** Running when it resolves. When it rejects nothing of the VM is left, and its name is free. */
   create(request: CreateRequest, options: CreateOptions = {}): Promise<Vm> {
     return this.#parts.pool.whileStarting(() => this.#create(request, options));
   }
 
-  async #create(request: CreateRequest, { onReserved, hold }: CreateOptions): Promise<Vm> {
+  async #create(request: CreateRequest, { onReserved, hold, plan }: CreateOptions): Promise<Vm> {
     const { registry, quota, pool, powers } = this.#parts;
     const shape = quota.shapeOf(request);
     const [{ image }] = await Promise.all([this.#ground(), quota.checkDisk()]);
-    this.#refuseWhenClosing();
     // From here to `add` nothing waits: two creates cannot pass the same check.
-    quota.checkRunning(registry.list(), shape);
-    if (request.name !== undefined) quota.checkRetained(registry.list());
-    registry.checkName(request.name ?? null);
-    const slot = pool.claim(shape);
-    const id = slot?.id ?? newId("vm", powers.random);
+    this.#checkCreate(request, shape);
+    const slot = pool.claim(shape, plan?.slot);
+    const id = plan?.id ?? slot?.id ?? newId("vm", powers.random);
     const vm = new Vm(this.#newRecord(id, request, shape, image.digest), powers.monotonicMs());
     registry.add(vm);
     this.#parts.watch.changed(vm);
-    this.#track(vm, (signal) => this.#firstStart(vm, slot, signal));
+    // A planned slot that died meanwhile had this id: its folder goes before the VM's comes.
+    const remains = slot === null ? (plan?.slot?.discarding ?? null) : null;
+    this.#track(vm, async (signal) => {
+      await remains;
+      await this.#firstStart(vm, slot, signal);
+    });
     onReserved?.(vm);
     // Whoever holds a VM and leaves while it starts does not wait for it to run.
     const giveUp = () => vm.startAbort?.abort();
@@ -130,8 +157,14 @@ export class Lifecycle {
     await this.start(vm);
   }
 
-  /** Works in every state and is final: processes, files, then the record. A second caller joins. */
-  remove(vm: Vm): Promise<void> {
+  /**
+   * Works in every state and is final: processes, files, then the record. A second caller joins. `unasked`: why it
+   * goes, where nobody asked for that.
+   */
+  remove(vm: Vm, unasked?: string): Promise<void> {
+    if (unasked !== undefined && vm.removing === null) {
+      return whileUnasked(this.#parts.unasked, [vm, "delete", unasked], () => this.remove(vm));
+    }
     vm.removing ??= this.#remove(vm).finally(() => {
       vm.removing = null;
     });
@@ -141,6 +174,10 @@ export class Lifecycle {
   /** The quota stop: a temporary VM is kept as failed for a while, so that its user learns why. */
   async end(vm: Vm, reason: VmReason): Promise<void> {
     if (vm.record.state !== "running") return;
+    await whileUnasked(this.#parts.unasked, [vm, "stop", reason], () => this.#end(vm, reason));
+  }
+
+  async #end(vm: Vm, reason: VmReason): Promise<void> {
     if (vm.isRetained || reason === "idle" || reason === "lifetime") return this.stop(vm, reason);
     const { run } = vm;
     vm.run = null;
@@ -174,14 +211,24 @@ export class Lifecycle {
     await Promise.allSettled(
       this.#parts.registry.list().map(async (vm) => {
         const { state } = vm.record;
-        if (!vm.isRetained && state !== "failed") await this.remove(vm);
-        else if (state === "running" || state === "starting") await this.stop(vm);
-        else if (state === "creating" || state === "deleting") await this.remove(vm);
-        else await vm.stopping;
+        if (state === "deleting") await this.remove(vm);
+        else if (state === "creating" || (!vm.isRetained && state !== "failed")) {
+          await this.remove(vm, "service_stop");
+        } else if (state === "running" || state === "starting") {
+          await whileUnasked(this.#parts.unasked, [vm, "stop", "service_stop"], () => this.stop(vm));
+        } else await vm.stopping;
       }),
     );
     // One that failed just now is not removed: the next service must find it so.
     await Promise.all(this.#parts.registry.list().map((vm) => this.#parts.registry.settle(vm)));
+  }
+
+  #checkCreate(request: CreateRequest, shape: Shape): void {
+    const { registry, quota } = this.#parts;
+    this.#refuseWhenClosing();
+    quota.checkRunning(registry.list(), shape);
+    if (request.name !== undefined) quota.checkRetained(registry.list());
+    registry.checkName(request.name ?? null);
   }
 
   #track(vm: Vm, start: (signal: AbortSignal) => Promise<void>): void {
@@ -225,7 +272,7 @@ export class Lifecycle {
     try {
       await vm.dying;
       vm.logs ??= await VmLogs.open(vmFolder(this.#parts.layout, vm.id).logs);
-      await this.#run(vm, await bringUp(this.#parts, vm, null, signal));
+      await this.#run(vm, await bringUpChecked(this.#parts, vm, signal));
     } catch (thrown) {
       await vm.logs?.release();
       if (vm.record.state === "starting") {
@@ -267,6 +314,7 @@ export class Lifecycle {
       isKept ? this.#move(vm, "stopped", { reason: why, failed_at: null }) : this.#moveToFailed(vm, why),
     );
     this.#parts.watch.failed(vm, why, detail);
+    this.#parts.unasked(vm, "stop", why, "done");
     vm.ended.resolve(why);
   }
 

@@ -1,8 +1,8 @@
 import { apiFailure, type CreateRequest, checkEnv } from "@capsem/api";
+import type { Settings } from "@capsem/policy";
 import type { HomeLayout } from "../home/layout.ts";
 import { VM_LIMITS } from "../limits.ts";
 import type { Powers } from "../powers.ts";
-import type { Settings } from "../settings.ts";
 import { IS_LIVE } from "./lifecycle-table.ts";
 import type { Vm } from "./vm.ts";
 
@@ -16,17 +16,19 @@ export interface Shape {
 /** Says no before anything is made, with the numbers. */
 export class Quota {
   readonly #powers: Powers;
-  readonly #settings: Settings;
+  readonly #settings: () => Settings;
   readonly #layout: HomeLayout;
 
-  constructor(powers: Powers, settings: Settings, layout: HomeLayout) {
+  /** `settings` answers with what holds at that moment. */
+  constructor(powers: Powers, settings: () => Settings, layout: HomeLayout) {
     this.#powers = powers;
     this.#settings = settings;
     this.#layout = layout;
   }
 
   get defaultShape(): Shape {
-    return { cpus: this.#settings.default_cpus, memoryMib: this.#settings.default_memory_gib * 1024 };
+    const { "limits.default_cpus": cpus, "limits.default_memory_gib": memoryGib } = this.#settings();
+    return { cpus, memoryMib: memoryGib * 1024 };
   }
 
   shapeOf(request: Pick<CreateRequest, "cpus" | "memory_gib" | "env">): Shape {
@@ -39,7 +41,7 @@ export class Quota {
     if (asked.cpus > cpusMax) {
       throw apiFailure("invalid_input", `Cannot create a VM: ${asked.cpus} cpus asked, limit ${cpusMax}`);
     }
-    const memoryMax = this.#settings.memory_gib_max * 1024;
+    const memoryMax = this.#settings()["limits.memory_gib_max"] * 1024;
     if (asked.memoryMib > memoryMax || asked.memoryMib < VM_LIMITS.memoryGibMin * 1024) {
       throw apiFailure(
         "invalid_input",
@@ -54,7 +56,7 @@ export class Quota {
   /** One more living VM of this shape beside `vms`. Synchronous, so that check and reservation are one step. */
   checkRunning(vms: readonly Vm[], shape: Shape): void {
     const live = vms.filter(({ record }) => IS_LIVE[record.state]);
-    const { running_max: runningMax } = this.#settings;
+    const runningMax = this.#settings()["limits.running_max"];
     if (live.length >= runningMax) {
       throw apiFailure("quota", `Cannot start a VM: ${live.length} run, limit ${runningMax}`);
     }
@@ -78,7 +80,7 @@ export class Quota {
 
   checkRetained(vms: readonly Vm[]): void {
     const retained = vms.filter((vm) => vm.isRetained).length;
-    const { retained_max: retainedMax } = this.#settings;
+    const retainedMax = this.#settings()["limits.retained_max"];
     if (retained >= retainedMax) {
       throw apiFailure("quota", `Cannot retain a VM: ${retained} are retained, limit ${retainedMax}`);
     }

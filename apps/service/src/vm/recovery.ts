@@ -1,4 +1,5 @@
 import { messageOf } from "@capsem/base";
+import type { UnaskedEnd } from "../boundary/unasked-end.ts";
 import { type HomeLayout, vmFolder } from "../home/layout.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import { readLogTail } from "../log/vm-logs.ts";
@@ -16,6 +17,8 @@ export interface RecoveryParts {
   readonly powers: Powers;
   readonly registry: Registry;
   readonly log: ServiceLog;
+  /** Told of what became of VMs with the service that was lost. */
+  readonly unasked: UnaskedEnd;
 }
 
 /**
@@ -62,7 +65,9 @@ async function adopt(parts: RecoveryParts, record: VmRecord, wasRunning: boolean
     vm.failedMs = powers.monotonicMs() - (Number.isFinite(ageMs) ? Math.max(0, ageMs) : 0);
     vm.keptTail = await readLogTail(vmFolder(layout, vm.id).logs);
   }
-  if (wasRunning) await registry.save(vm);
+  if (!wasRunning) return;
+  await registry.save(vm);
+  parts.unasked(vm, "stop", "service_lost", "done");
 }
 
 async function adoptUnreadable(parts: RecoveryParts, found: FoundFolder): Promise<void> {
@@ -85,6 +90,7 @@ async function finishRemoval(parts: RecoveryParts, found: FoundFolder): Promise<
   try {
     await removeVmFiles(vmFolder(layout, found.id));
     log("info", "VM removed after a restart", { vm_id: found.id, state: found.record?.state ?? null });
+    if (found.record !== null) parts.unasked({ record: found.record }, "delete", "service_lost", "done");
   } catch (thrown) {
     log("error", "cannot remove files", { vm_id: found.id, cause: messageOf(thrown) });
     if (found.record === null) return;

@@ -1,10 +1,10 @@
 import { messageOf } from "@capsem/base";
+import type { Settings } from "@capsem/policy";
 import { type HomeLayout, vmFolder } from "../home/layout.ts";
 import { TIMES, VM_LIMITS } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import type { Machinery } from "../machinery.ts";
 import type { Powers } from "../powers.ts";
-import type { Settings } from "../settings.ts";
 import { folderUse } from "./folder-use.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { Registry } from "./registry.ts";
@@ -14,7 +14,8 @@ export interface SweepParts {
   readonly layout: HomeLayout;
   readonly powers: Powers;
   readonly machinery: Pick<Machinery, "diskAllocatedBytes">;
-  readonly settings: Settings;
+  /** What holds at that moment. */
+  readonly settings: () => Settings;
   readonly registry: Registry;
   readonly lifecycle: Pick<Lifecycle, "end" | "remove">;
   readonly log: ServiceLog;
@@ -55,7 +56,9 @@ export class Sweep {
     const { lifecycle } = this.#parts;
     const { state } = vm.record;
     if (state === "deleting" && vm.removing === null) return lifecycle.remove(vm);
-    if (state === "failed" && !vm.isRetained && this.#isFailedLongEnough(vm)) return lifecycle.remove(vm);
+    if (state === "failed" && !vm.isRetained && this.#isFailedLongEnough(vm)) {
+      return lifecycle.remove(vm, "failed");
+    }
     if (state !== "running") return;
     await this.sampleDisk(vm);
     if (isOverQuota(vm)) return lifecycle.end(vm, "disk_quota");
@@ -70,14 +73,15 @@ export class Sweep {
   #isTooOld(vm: Vm): boolean {
     if (vm.isRetained || vm.startedMs === null) return false;
     const ageMs = this.#parts.powers.monotonicMs() - vm.startedMs;
-    return ageMs >= this.#parts.settings.lifetime_secs * 1000;
+    return ageMs >= this.#parts.settings()["limits.lifetime_secs"] * 1000;
   }
 
   /** A running job is activity, also one that nobody reads: the owner is asked before the VM is taken away. */
   async #isIdle(vm: Vm): Promise<boolean> {
     const { powers, settings } = this.#parts;
     const isQuiet = () => {
-      return vm.activeCount === 0 && powers.monotonicMs() - vm.lastActiveMs >= settings.idle_secs * 1000;
+      const idleMs = settings()["limits.idle_secs"] * 1000;
+      return vm.activeCount === 0 && powers.monotonicMs() - vm.lastActiveMs >= idleMs;
     };
     if (!isQuiet() || vm.run === null) return false;
     const { jobs } = await vm.run.call("job.list", {}, { timeoutMs: TIMES.pingTimeoutMs });

@@ -1,0 +1,69 @@
+import { apiFailure, type ErrorKind } from "@capsem/api";
+import type { Failure } from "@capsem/base";
+import type { Decision } from "@capsem/policy";
+import { BOUNDARY_LIMITS } from "./limits.ts";
+import type { ActDraft, AskEnd, Redactor } from "./parts.ts";
+import { clean } from "./rows.ts";
+
+type Drafted = Pick<ActDraft, "type" | "fields">;
+
+/** A rule's refusal in words that a model can act on: what was refused, by which rule, and why. */
+export function blocked(draft: Drafted, decision: Decision, redactor: Redactor): Failure<ErrorKind> {
+  const { rule_id } = decision;
+  const text = `${cannot(draft)}: blocked by ${because(decision)}${hintOf(decision)}`;
+  return apiFailure("policy", clean(text, redactor), { facts: { rule_id } });
+}
+
+/** An event that could not be made: what was asked for is at fault, not a rule. */
+export function unjudgeable(draft: Drafted, decision: Decision, redactor: Redactor): Failure<ErrorKind> {
+  return apiFailure("invalid_input", clean(`${cannot(draft)}: ${decision.reason}`, redactor));
+}
+
+export function notApproved(
+  draft: Drafted,
+  decision: Decision,
+  { state, ask }: AskEnd,
+  redactor: Redactor,
+): Failure<ErrorKind> {
+  const how = {
+    approved: "it was approved",
+    denied: `a person denied it${ask.note === null ? "" : ` (${ask.note})`}`,
+    expired: "nobody answered in time",
+    cancelled: "its caller left before anybody answered",
+    pending: "a person has to allow it first",
+  }[state];
+  const text = `${cannot(draft)}: ${how}; ${because(decision)} asks, ask ${ask.id}`;
+  return apiFailure("policy", clean(text, redactor), {
+    facts: { rule_id: decision.rule_id, ask_id: ask.id },
+    // What still waits may be approved, and then serves a retry.
+    retryable: ask.state === "pending" || (ask.state === "approved" && !ask.is_used),
+  });
+}
+
+/** The rule and its reason, which for a rule without one is the rule's name again. */
+function because({ rule_id, reason }: Decision): string {
+  return reason === `rule "${rule_id}"` ? rule_id : `${rule_id}: ${reason}`;
+}
+
+/** What would have been allowed helps whoever tries again, where it is short. */
+function hintOf({ explanation }: Decision): string {
+  const hints = explanation.allowed.map(
+    ({ rule_id, match }) => `${rule_id} allows ${match.replace(/\s+/g, " ")}`,
+  );
+  const text = hints.join(", ");
+  return text === "" || text.length > BOUNDARY_LIMITS.hintCharactersMax ? "" : `; ${text}`;
+}
+
+function cannot({ type, fields }: Drafted): string {
+  if (type === "vm.lifecycle") return `Cannot ${fields["vm.lifecycle.action"] ?? "change"} the VM`;
+  return `Cannot ${VERBS[type] ?? "do this"}`;
+}
+
+const VERBS: Readonly<Partial<Record<ActDraft["type"], string>>> = {
+  "process.exec": "run the command",
+  "process.exec_complete": "give what the command wrote, which has run",
+  "file.import": "import the file",
+  "file.export": "export the file",
+  "file.event": "change the file",
+  "settings.change": "change the setting",
+};

@@ -1,0 +1,179 @@
+import { hash as digest } from "node:crypto";
+import type { LedgerRow, Outcome } from "@capsem/api";
+import type { Decision, JsonValue, PolicySnapshot, StoredEvent } from "@capsem/policy";
+import { canonicalJson } from "./canonical-json.ts";
+import type { Judgement } from "./judgement.ts";
+import { BOUNDARY_LIMITS } from "./limits.ts";
+import type { ActRow, AnyRow, Redactor } from "./parts.ts";
+
+/** Which event, when, and who asked: what all rows of one act have in common. */
+export type Who = Pick<
+  LedgerRow<"security_decision_events">,
+  "event_id" | "time_ms" | "trace_id" | "turn_id" | "requester" | "client" | "token_id"
+>;
+
+export type Cell = string | number | boolean | null;
+export type Cells = Readonly<Record<string, Cell>>;
+
+export interface ActEnd {
+  readonly outcome: Outcome;
+  /** The kind of a failure. */
+  readonly error: string | null;
+  /** Of the doing; null where nothing was done. */
+  readonly durationMs: number | null;
+}
+
+/** The intent: the decision, the event that was judged, and every rule that matched. Secrets are replaced. */
+export function decisionRows(who: Who, { stored, decision, snapshot, event }: Judgement, redactor: Redactor) {
+  const { body, isRedacted } = storedBody(stored, redactor);
+  const hash = digest("sha256", body);
+  const { matched } = decision.explanation;
+  const rows: AnyRow[] = [
+    {
+      table: "event_body_blobs",
+      row: { hash, kind: "event", original_bytes: Buffer.byteLength(body), is_truncated: false, body },
+    },
+    {
+      table: "security_decision_events",
+      row: {
+        ...who,
+        type: stored.type,
+        action: decision.action,
+        rule_id: decision.rule_id,
+        reason: clean(decision.reason, redactor),
+        detection: decision.detection,
+        policy_digest: snapshot?.digest ?? "none",
+        matched: clean(
+          canonicalJson(matched.map((rule) => ({ ...rule, fault: rule.fault ?? null }))),
+          redactor,
+        ),
+        event_hash: hash,
+        // Of an event that could not be made nothing is stored but its type.
+        is_redacted: isRedacted || event === null,
+      },
+    },
+  ];
+  for (const rule of matched) {
+    rows.push({
+      table: "security_rule_events",
+      row: {
+        event_id: who.event_id,
+        time_ms: who.time_ms,
+        rule_id: rule.rule_id,
+        action: rule.action,
+        priority: rule.priority,
+        detection: rule.detection,
+        has_won: rule.rule_id === decision.rule_id,
+        fault: rule.fault === undefined ? null : clean(rule.fault, redactor),
+        rule: clean(ruleText(snapshot, rule.rule_id), redactor),
+        event_hash: hash,
+      },
+    });
+  }
+  return rows;
+}
+
+/** The one row that ends an act. */
+export function endRow(
+  who: Who,
+  { table, facts }: ActRow,
+  added: Cells,
+  decision: Decision,
+  end: ActEnd,
+  redactor: Redactor,
+): AnyRow {
+  // Cloned and written over, with its other columns by name: a row is made for each act, and this is the quick way.
+  const cells: Record<string, Cell> = { ...facts };
+  for (const column of Object.keys(added)) cells[column] = added[column] ?? null;
+  for (const column of Object.keys(cells)) {
+    const cell = cells[column];
+    if (typeof cell === "string")
+      cells[column] = isPreview(column) ? preview(cell, redactor) : clean(cell, redactor);
+  }
+  const row = {
+    ...cells,
+    event_id: who.event_id,
+    time_ms: who.time_ms,
+    trace_id: who.trace_id,
+    turn_id: who.turn_id,
+    requester: who.requester,
+    client: who.client,
+    token_id: who.token_id,
+    decision: decision.action,
+    rule_id: decision.rule_id,
+    reason: clean(decision.reason, redactor),
+    outcome: end.outcome,
+    error: end.error,
+    duration_ms: end.durationMs,
+  };
+  return { table, row } as unknown as AnyRow;
+}
+
+function isPreview(column: string): boolean {
+  return column === "stdout_preview" || column === "stderr_preview";
+}
+
+/** The beginning of an output. Secrets go before it is cut, so that none is cut into halves that nobody knows. */
+function preview(text: string, redactor: Redactor): string {
+  const window = text.slice(0, BOUNDARY_LIMITS.previewCharactersMax + BOUNDARY_LIMITS.secretCharactersMax);
+  const shown = redactor.text(window, { isCut: window.length < text.length }).text;
+  return wellFormed(shown.slice(0, BOUNDARY_LIMITS.previewCharactersMax));
+}
+
+/** Without secrets, and without half characters: what a database stores must be what was hashed. */
+export function clean(text: string, redactor: Redactor): string {
+  return wellFormed(redactor.text(text).text);
+}
+
+function wellFormed(text: string): string {
+  return ANY_SURROGATE.test(text) ? text.replace(/\p{Surrogate}/gu, "\ufffd") : text;
+}
+
+/** Halves of pairs too: most texts have none at all. */
+const ANY_SURROGATE = /[\ud800-\udfff]/;
+
+/** Values are redacted field by field, so that no secret can be spelled like the names around them. */
+function storedBody(stored: StoredEvent, redactor: Redactor): { body: string; isRedacted: boolean } {
+  const fields: Record<string, JsonValue> = {};
+  let isRedacted = false;
+  for (const [path, value] of Object.entries(stored.fields)) {
+    if (typeof value === "string") {
+      const isCut = stored.fields[`${path.slice(0, path.indexOf("."))}.truncated`] === true;
+      const replaced = redactor.text(value, { isCut });
+      fields[path] = replaced.text;
+      isRedacted ||= replaced.isRedacted;
+    } else if (typeof value === "object" && value !== null) {
+      const replaced = redactor.json(value);
+      fields[path] = replaced.value;
+      isRedacted ||= replaced.isRedacted;
+    } else fields[path] = value;
+  }
+  return { body: canonicalJson({ ...stored, fields }), isRedacted };
+}
+
+const ruleTexts = new WeakMap<PolicySnapshot, Map<string, string>>();
+
+/** A rule as it was in force; made once for each snapshot. */
+function ruleText(snapshot: PolicySnapshot | null, id: string): string {
+  if (snapshot === null) return "";
+  const texts = ruleTexts.get(snapshot) ?? new Map<string, string>();
+  ruleTexts.set(snapshot, texts);
+  let text = texts.get(id);
+  if (text === undefined) {
+    const rule = snapshot.rules.find((each) => each.id === id);
+    text = canonicalJson(
+      rule === undefined
+        ? { id }
+        : {
+            id,
+            action: rule.action,
+            match: rule.condition.source,
+            detection_level: rule.detection,
+            priority: rule.priority,
+            reason: rule.reason,
+          },
+    );
+    texts.set(id, text);
+  }
+  return text;
+}

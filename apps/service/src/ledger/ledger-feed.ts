@@ -1,0 +1,424 @@
+import { type ErrorKind, HOST_LEDGER, type LedgerHead } from "@capsem/api";
+import { assert, Failure, messageOf } from "@capsem/base";
+import type { AnyRow } from "../boundary/parts.ts";
+import type { ServiceLog } from "../log/service-log.ts";
+import { ledgerFailure } from "./ledger-failure.ts";
+import type { LedgerLink } from "./ledger-link.ts";
+import { LEDGER_LIMITS } from "./limits.ts";
+import { OpenActs } from "./open-acts.ts";
+import { areEssential, charactersOf } from "./row-code.ts";
+import { RowQueue, type Weight } from "./row-queue.ts";
+import { Waiters } from "./waiters.ts";
+
+export interface FeedParts {
+  /** Of the process that lives now. */
+  readonly link: () => LedgerLink | null;
+  /** How long there has been none, and how long an act may wait for one now. */
+  readonly away: () => { readonly ms: number; readonly waitMs: number; readonly reason: string | null };
+  readonly newGeneration: () => string;
+  /** Null: there was none before. Throws when it cannot be trusted. */
+  readonly checkpoint: (ledger: string) => Promise<LedgerHead | null>;
+  /** Whether it has files, asked before its first opening. */
+  readonly hasFiles: (ledger: string) => boolean;
+  readonly bytesMax: (ledger: string) => number;
+  readonly onHead: (ledger: string, head: LedgerHead) => void;
+  /** Before its files are closed. */
+  readonly keepHead: (ledger: string) => Promise<void>;
+  readonly onClosed: (ledger: string) => void;
+  /** What was taken, and cannot be stored there any more. */
+  readonly handOn: (ledger: string, rows: readonly AnyRow[]) => void;
+  readonly monotonicMs: () => number;
+  readonly log: ServiceLog;
+  readonly weight: Weight;
+}
+
+export type FeedState = "opening" | "ok" | "full" | "failing" | "broken";
+
+/**
+ * The way of one ledger's rows to the ledger process: queued, sent one batch at a time, given up when they are
+ * committed. What a process did not acknowledge, its successor gets again under the same generation and numbers.
+ */
+export class LedgerFeed {
+  state: FeedState = "opening";
+  reason: string | null = null;
+  readonly ledger: string;
+  readonly #parts: FeedParts;
+  readonly #queue: RowQueue;
+  readonly #waiters = new Waiters();
+  #generation: string | null = null;
+  /** Rows of this generation that are committed. */
+  #acknowledged = 0;
+  #head: LedgerHead | null = null;
+  #bytes = 0;
+  #openedOn: LedgerLink | null = null;
+  /** A link that broke under us: the next one is waited for. */
+  #lostOn: LedgerLink | null = null;
+  #wants: "nothing" | "open" | "idle" | "close" = "nothing";
+  #existed: boolean | null = null;
+  #walk: "none" | "asked" | "done" = "none";
+  /** After a refused batch: so many rows are sent by those that belong together, to find what was refused. */
+  #alone = 0;
+  /** Rows of the batch that was sent last. */
+  #sent = 0;
+  /** Not even the reserve has room. */
+  #isStuck = false;
+  #probedMs = Number.NEGATIVE_INFINITY;
+  readonly #acts = new OpenActs();
+  #failures = 0;
+  #failingMs = 0;
+  #retry: NodeJS.Timeout | null = null;
+  #isDriving = false;
+  #isWakeSet = false;
+
+  constructor(ledger: string, parts: FeedParts) {
+    this.ledger = ledger;
+    this.#parts = parts;
+    this.#queue = new RowQueue(parts.weight);
+  }
+
+  get waiting(): number {
+    return this.#queue.length;
+  }
+
+  get isOpen(): boolean {
+    return this.#openedOn !== null;
+  }
+
+  /** All or none. Throws why they are not taken. */
+  append(rows: readonly AnyRow[]): void {
+    const isEssential = areEssential(rows);
+    if (this.state === "broken") throw this.failure("ledger_broken");
+    if (this.#isStuck) throw this.failure("ledger_full");
+    if (!isEssential) this.#refuseWhenClosed();
+    for (const { table, row } of rows) {
+      assert(charactersOf(row) <= LEDGER_LIMITS.rowCharactersMax, `a row of ${table} is beyond every cap`);
+    }
+    if (!this.#queue.push(rows, isEssential)) {
+      throw ledgerFailure("ledger_away", this.ledger, "it does not keep up: too many rows wait for it");
+    }
+    for (const row of rows) this.#acts.note(row);
+    // What begins wants it open again; what ends does not.
+    if (this.#acts.size > 0 && this.#wants === "nothing") this.#wants = "open";
+    this.#wakeAfterThisTurn();
+  }
+
+  failure(kind: "ledger_away" | "ledger_full" | "ledger_broken"): Failure<ErrorKind> {
+    return ledgerFailure(kind, this.ledger, this.reason ?? this.#parts.away().reason);
+  }
+
+  /** Resolves when it is known whether rows are taken; a full or broken ledger says so to `append`. */
+  async ready(signal?: AbortSignal): Promise<void> {
+    if (this.#isSettled()) return;
+    this.#wants = "open";
+    this.wake();
+    await this.#waiters.until(
+      () => this.#isSettled(),
+      this.#parts.away().waitMs,
+      () => this.failure("ledger_away"),
+      signal,
+    );
+  }
+
+  /**
+   * Resolves when every row from the first was found to be what was written. Opened without a walk it is opened once
+   * more, in the same generation. Throws "ledger_broken".
+   */
+  async checkWhole(signal?: AbortSignal): Promise<void> {
+    if (this.state === "broken") throw this.failure("ledger_broken");
+    if (this.#walk === "done") return;
+    this.#walk = "asked";
+    this.#wants = "open";
+    this.wake();
+    const isWalked = () => {
+      if (this.state === "broken") throw this.failure("ledger_broken");
+      return this.#walk === "done";
+    };
+    const late = () => this.failure("ledger_away");
+    await this.#waiters.until(isWalked, LEDGER_LIMITS.wholeTimeoutMs, late, signal);
+  }
+
+  /** Resolves when everything taken so far has left the queue: committed, or handed on because the ledger is broken. */
+  async flush(signal?: AbortSignal, timeoutMs: number = LEDGER_LIMITS.flushTimeoutMs): Promise<void> {
+    const { taken } = this.#queue;
+    const isDone = () => {
+      if (this.#queue.done >= taken) return true;
+      if (this.#isStuck) throw this.failure("ledger_full");
+      return false;
+    };
+    this.wake();
+    await this.#waiters.until(isDone, timeoutMs, () => this.failure("ledger_away"), signal);
+  }
+
+  /**
+   * Its VM runs no more: when the acts under way have ended, its files are closed. A later row opens it again, under
+   * another generation.
+   */
+  closeWhenIdle(): void {
+    this.#wants = "idle";
+    this.wake();
+  }
+
+  /** Closes its files now; acts that have not ended are ended there as interrupted. */
+  async close(timeoutMs: number = LEDGER_LIMITS.flushTimeoutMs): Promise<void> {
+    if (this.#openedOn === null && this.#queue.length === 0) return;
+    this.#wants = "close";
+    this.wake();
+    const isClosed = () => this.#wants !== "close" || this.state === "broken";
+    await this.#waiters.until(isClosed, timeoutMs, () => this.failure("ledger_away"));
+  }
+
+  /** Somebody else set its files aside or removed them: the next row begins a new ledger. */
+  reset(): void {
+    this.#endGeneration();
+    this.#clearRetry();
+    this.#existed = false;
+    this.#acts.clear();
+    this.#wants = "nothing";
+    this.#walk = "none";
+    this.#head = null;
+    this.#bytes = 0;
+    this.#set("opening", null);
+    this.#waiters.tell();
+  }
+
+  limitChanged(): void {
+    this.#probedMs = Number.NEGATIVE_INFINITY;
+    this.#isStuck = false;
+    if (this.state === "ok" || this.state === "full") this.#measure(this.#bytes);
+    this.#clearRetry();
+    this.wake();
+  }
+
+  /** Something may have come: a row, a wish, a link. Never throws, never waits. */
+  wake(): void {
+    if (this.#isDriving) return;
+    this.#isDriving = true;
+    void this.#drive();
+  }
+
+  #wakeAfterThisTurn(): void {
+    if (this.#isWakeSet || this.#isDriving) return;
+    if (this.#queue.length >= LEDGER_LIMITS.batchRowsMax) {
+      this.wake();
+      return;
+    }
+    this.#isWakeSet = true;
+    setImmediate(() => {
+      this.#isWakeSet = false;
+      this.wake();
+    });
+  }
+
+  async #drive(): Promise<void> {
+    for (let step = this.#next(); step !== null; step = this.#next()) {
+      const link = this.#parts.link();
+      try {
+        await step();
+      } catch (thrown) {
+        this.#failed(thrown, link);
+      }
+      this.#waiters.tell();
+    }
+    // Nothing waits between the last look and this.
+    this.#isDriving = false;
+  }
+
+  #next(): (() => Promise<void>) | null {
+    const link = this.#parts.link();
+    if (link === null || link === this.#lostOn || this.state === "broken" || this.#retry !== null)
+      return null;
+    const hasRows = this.#queue.length > 0;
+    const isOpen = this.#openedOn === link && this.#walk !== "asked";
+    if (!isOpen && (hasRows || this.#wants === "open")) return () => this.#open(link);
+    if (hasRows) return () => this.#send(link);
+    if (this.#wants === "close" || (this.#wants === "idle" && this.#acts.size === 0)) {
+      return () => this.#close(link);
+    }
+    if (this.state === "full" && this.#mayProbe()) return () => this.#probe(link);
+    return null;
+  }
+
+  async #open(link: LedgerLink): Promise<void> {
+    const { ledger } = this;
+    this.#sent = 0;
+    this.#existed ??= this.#parts.hasFiles(ledger);
+    const checkpoint = this.#head ?? (await this.#parts.checkpoint(ledger));
+    const hasPast = this.#existed || checkpoint !== null;
+    const whole = this.#walk === "asked" && hasPast;
+    this.#generation ??= this.#parts.newGeneration();
+    const { rows, head, bytes, interrupted } = await link.call(
+      "producer",
+      "ledger.open",
+      { ledger, generation: this.#generation, checkpoint, whole },
+      { timeoutMs: LEDGER_LIMITS.wholeTimeoutMs },
+    );
+    if (interrupted > 0) this.#parts.log("warning", "acts were interrupted", { vm_id: ledger, interrupted });
+    this.#openedOn = link;
+    // One of this service's own making has no row that was not written under its eyes.
+    if (whole || !hasPast) this.#walk = "done";
+    this.#learn({ rows, head }, bytes);
+  }
+
+  async #send(link: LedgerLink): Promise<void> {
+    const { ledger } = this;
+    const { rows, fault } = this.#queue.gather(this.#alone > 0);
+    if (fault !== null) return this.#giveUp(1, fault);
+    if (rows.length === 0 || this.#generation === null) return;
+    const params = { ledger, generation: this.#generation, first: this.#acknowledged + 1, rows };
+    this.#sent = rows.length;
+    const { rows: total, head, bytes } = await link.call("producer", "ledger.append", params);
+    this.#acknowledged += rows.length;
+    this.#alone = Math.max(0, this.#alone - rows.length);
+    this.#queue.drop(rows.length);
+    this.#learn({ rows: total, head }, bytes);
+  }
+
+  async #close(link: LedgerLink): Promise<void> {
+    if (this.#openedOn === link) {
+      await this.#parts.keepHead(this.ledger);
+      if (this.#queue.length > 0) return;
+      await link.call("producer", "ledger.close", { ledger: this.ledger });
+    }
+    this.#endGeneration();
+    // A row that came meanwhile goes into the next one.
+    this.#wants = "nothing";
+    this.#set("opening", null);
+    if (this.#queue.length === 0) this.#parts.onClosed(this.ledger);
+  }
+
+  /** Whether it is full is for the ledger to say: part of its size may be a log that it can write back. */
+  async #probe(link: LedgerLink): Promise<void> {
+    if (this.#generation === null) return;
+    this.#probedMs = this.#parts.monotonicMs();
+    const params = {
+      ledger: this.ledger,
+      generation: this.#generation,
+      first: this.#acknowledged + 1,
+      rows: [],
+    };
+    this.#sent = 0;
+    const { rows, head, bytes } = await link.call("producer", "ledger.append", params);
+    this.#learn({ rows, head }, bytes);
+  }
+
+  #mayProbe(): boolean {
+    return this.#parts.monotonicMs() - this.#probedMs >= LEDGER_LIMITS.probeIntervalMs;
+  }
+
+  #endGeneration(): void {
+    this.#openedOn = null;
+    this.#generation = null;
+    this.#acknowledged = 0;
+    this.#isStuck = false;
+  }
+
+  #learn(head: LedgerHead, bytes: number): void {
+    this.#failures = 0;
+    this.#isStuck = false;
+    this.#head = head;
+    this.#measure(bytes);
+    this.#parts.onHead(this.ledger, head);
+  }
+
+  #measure(bytes: number): void {
+    this.#bytes = bytes;
+    this.#set(bytes >= this.#parts.bytesMax(this.ledger) ? "full" : "ok", null);
+  }
+
+  #failed(thrown: unknown, link: LedgerLink | null): void {
+    const kind = thrown instanceof Failure ? thrown.kind : "internal";
+    const reason = messageOf(thrown);
+    switch (kind) {
+      case "peer_lost":
+        this.#lostOn = link;
+        break;
+      case "too_many_streams":
+        // Hundreds of ledgers at once, and nothing is wrong with this one.
+        this.#retryLater();
+        break;
+      case "ledger_broken":
+      case "ledger_gap":
+        this.#break(reason);
+        break;
+      case "bad_row":
+      case "too_large":
+        if (this.#alone > 0 || this.#sent === 1) this.#giveUp(this.#sent, reason);
+        else this.#alone = this.#sent;
+        break;
+      case "ledger_full":
+        this.#full();
+        break;
+      default:
+        if (this.state !== "failing") this.#failingMs = this.#parts.monotonicMs();
+        this.#set("failing", reason);
+        this.#parts.log("error", "the ledger failed", { vm_id: this.ledger, kind, cause: reason });
+        this.#retryLater();
+    }
+  }
+
+  /** Nothing of the batch is stored, for one row in it. What does not fit alone is not lost: the service's own has it. */
+  #full(): void {
+    this.#set("full", null);
+    if (this.#alone === 0 && this.#sent > 1) this.#alone = this.#sent;
+    else if (this.ledger !== HOST_LEDGER && this.#sent > 0) {
+      this.#alone = Math.max(0, this.#alone - this.#sent);
+      this.#parts.handOn(this.ledger, this.#queue.drop(this.#sent));
+    } else {
+      this.#isStuck = this.#queue.length > 0;
+      this.#retryLater();
+    }
+  }
+
+  /** Taken, and unfit for every ledger: a mistake of ours, which must not hold up what comes behind. */
+  #giveUp(count: number, reason: string): void {
+    const rows = this.#queue.drop(count);
+    this.#alone = Math.max(0, this.#alone - count);
+    const tables = rows.map(({ table }) => table);
+    this.#parts.log("error", "rows were lost", { vm_id: this.ledger, tables, cause: reason });
+  }
+
+  #break(reason: string): void {
+    this.#set("broken", reason);
+    const rows = this.#queue.drop(this.#queue.length);
+    this.#endGeneration();
+    this.#parts.log("error", "a ledger is broken", { vm_id: this.ledger, rows: rows.length, cause: reason });
+    if (rows.length > 0) this.#parts.handOn(this.ledger, rows);
+  }
+
+  #retryLater(): void {
+    const ms = Math.min(LEDGER_LIMITS.retryMsMin * 2 ** this.#failures, LEDGER_LIMITS.retryMsMax);
+    this.#failures += 1;
+    this.#retry = setTimeout(() => {
+      this.#retry = null;
+      this.wake();
+    }, ms);
+    this.#retry.unref();
+  }
+
+  #clearRetry(): void {
+    if (this.#retry !== null) clearTimeout(this.#retry);
+    this.#retry = null;
+  }
+
+  #set(state: FeedState, reason: string | null): void {
+    this.state = state;
+    this.reason = reason;
+  }
+
+  #isSettled(): boolean {
+    if (this.state === "broken") return true;
+    const isOpen = this.#openedOn !== null && this.#openedOn === this.#parts.link();
+    return isOpen && this.#openedOn !== this.#lostOn && (this.state === "ok" || this.state === "full");
+  }
+
+  /** For what begins. A restart is over before this refuses; a disk that fails is not waited for either. */
+  #refuseWhenClosed(): void {
+    if (this.state === "full") {
+      if (this.#mayProbe()) this.wake();
+      throw this.failure("ledger_full");
+    }
+    const { ms, waitMs } = this.#parts.away();
+    const failingMs = this.state === "failing" ? this.#parts.monotonicMs() - this.#failingMs : 0;
+    if (ms > waitMs || failingMs > waitMs) throw this.failure("ledger_away");
+  }
+}

@@ -1,0 +1,122 @@
+import { messageOf } from "@capsem/base";
+import type { AnyRow } from "../boundary/parts.ts";
+import { LEDGER_LIMITS } from "./limits.ts";
+import { bytesOf, charactersOf, encodeRow, type WireRow } from "./row-code.ts";
+
+interface Waiting {
+  readonly row: AnyRow;
+  readonly characters: number;
+  /** The last of those that were taken together. */
+  readonly isLast: boolean;
+}
+
+export interface Batch {
+  readonly rows: WireRow[];
+  /** Why the first row of all can be sent to nobody: a mistake of ours. `rows` is empty then. */
+  readonly fault: string | null;
+}
+
+/** What all queues hold together, counted in one place. */
+export interface Weight {
+  characters: number;
+}
+
+/**
+ * Rows of one ledger from their taking to their commit, in order. Encoded when they are sent: whoever appends pays for
+ * a push alone.
+ */
+export class RowQueue {
+  /** Of all rows ever taken, and of those that are committed: a flush waits for a number. */
+  taken = 0;
+  done = 0;
+  readonly #all: Weight;
+  #rows: (Waiting | undefined)[] = [];
+  /** Rows before this one have left; they are cut off now and then, so that leaving costs nothing. */
+  #first = 0;
+  #characters = 0;
+
+  constructor(all: Weight) {
+    this.#all = all;
+  }
+
+  get length(): number {
+    return this.#rows.length - this.#first;
+  }
+
+  /** Takes all or none. False: too much waits. */
+  push(rows: readonly AnyRow[], areEnds: boolean): boolean {
+    const weights = rows.map(({ row }) => charactersOf(row));
+    const characters = weights.reduce((sum, each) => sum + each, 0);
+    if (!this.#hasRoom(rows.length, characters, areEnds)) return false;
+    const last = rows.length - 1;
+    for (const [index, row] of rows.entries()) {
+      this.#rows.push({ row, characters: weights[index] ?? 0, isLast: index === last });
+    }
+    this.#weigh(characters);
+    this.taken += rows.length;
+    return true;
+  }
+
+  /**
+   * The first rows that make one call: at least one, however large. `isAlone`: only those that were taken together with
+   * the first.
+   */
+  gather(isAlone: boolean): Batch {
+    const rows: WireRow[] = [];
+    let bytes = 0;
+    for (let at = this.#first; at < this.#rows.length && rows.length < LEDGER_LIMITS.batchRowsMax; at++) {
+      const waiting = this.#rows[at];
+      if (waiting === undefined) break;
+      try {
+        const row = encodeRow(waiting.row);
+        bytes += bytesOf(row);
+        if (rows.length > 0 && bytes > LEDGER_LIMITS.batchBytesMax) break;
+        rows.push(row);
+      } catch (thrown) {
+        // Those before it go first.
+        if (rows.length > 0) break;
+        return { rows, fault: messageOf(thrown) };
+      }
+      if (isAlone && waiting.isLast) break;
+    }
+    return { rows, fault: null };
+  }
+
+  /** The first rows have left: they are committed, or were given up. */
+  drop(count: number): AnyRow[] {
+    const end = Math.min(this.#first + count, this.#rows.length);
+    const left: AnyRow[] = [];
+    let characters = 0;
+    for (let at = this.#first; at < end; at++) {
+      const waiting = this.#rows[at];
+      this.#rows[at] = undefined;
+      if (waiting === undefined) continue;
+      left.push(waiting.row);
+      characters += waiting.characters;
+    }
+    this.#first = end;
+    this.done += left.length;
+    this.#weigh(-characters);
+    if (this.#first > 1_024 && this.#first * 2 > this.#rows.length) {
+      this.#rows = this.#rows.slice(this.#first);
+      this.#first = 0;
+    }
+    return left;
+  }
+
+  #hasRoom(rows: number, characters: number, areEnds: boolean): boolean {
+    const more = areEnds ? 1 : 0;
+    return (
+      this.length + rows <= LEDGER_LIMITS.rowsWaitingMax + more * LEDGER_LIMITS.endRowsMax &&
+      this.#characters + characters <=
+        LEDGER_LIMITS.charactersWaitingMax + more * LEDGER_LIMITS.endCharactersMax &&
+      this.#all.characters + characters <=
+        LEDGER_LIMITS.charactersOfAllMax + more * LEDGER_LIMITS.endCharactersMax
+    );
+  }
+
+  #weigh(characters: number): void {
+    this.#characters += characters;
+    this.#all.characters += characters;
+  }
+}

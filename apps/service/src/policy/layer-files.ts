@@ -1,0 +1,118 @@
+import { basename, dirname, resolve } from "node:path";
+import type { PolicyFaultInfo } from "@capsem/api";
+import {
+  joinLayers,
+  POLICY_LIMITS,
+  type PolicyLayer,
+  type Position,
+  parseLayer,
+  type RuleSource,
+} from "@capsem/policy";
+import { faultInfo, fileFault } from "./faults.ts";
+import { type FileRead, readPolicyFile } from "./policy-file.ts";
+
+/** The files of one author, read and checked. */
+export interface LayerFiles {
+  /** `settings.toml` or `corp.toml`. */
+  readonly path: string;
+  readonly name: string;
+  /** Null where there is no such file: nothing is said then. */
+  readonly text: string | null;
+  /** What the main file alone says: what routes may change. */
+  readonly main: PolicyLayer;
+  /** With the rule files that it names. */
+  readonly whole: PolicyLayer;
+  /** Which file each rule stands in, by id. */
+  readonly fileOf: ReadonlyMap<string, string>;
+  /** Every file that was read, or was looked for, with its text. */
+  readonly texts: ReadonlyMap<string, string | null>;
+}
+
+export type LayerRead =
+  | { readonly kind: "ok"; readonly layer: LayerFiles }
+  | {
+      readonly kind: "refused";
+      readonly faults: readonly PolicyFaultInfo[];
+      readonly paths: readonly string[];
+    };
+
+export interface LayerAsked {
+  readonly source: Exclude<RuleSource, "builtin">;
+  readonly path: string;
+  readonly uid: number;
+  /** Read as the main file's text instead of what is there: a change before it is written. */
+  readonly text?: string;
+}
+
+/** Reads a main file and the rule files that it names. One that is not there says nothing. */
+export async function readLayer(asked: LayerAsked): Promise<LayerRead> {
+  const { source, path, uid } = asked;
+  const name = basename(path);
+  const paths = [path];
+  const refuse = (faults: readonly PolicyFaultInfo[]): LayerRead => ({ kind: "refused", faults, paths });
+  const read: FileRead =
+    asked.text === undefined ? await readPolicyFile(path, name, uid) : { kind: "text", text: asked.text };
+  if (read.kind === "refused") return refuse([read.fault]);
+  const text = read.kind === "text" ? read.text : null;
+  const parsed = parseLayer(source, text ?? "");
+  if (parsed.kind === "refused") return refuse(parsed.faults.map((fault) => faultInfo(fault, name)));
+  const parts: [Part, ...Part[]] = [{ name, path, text, layer: parsed.value }];
+  const faults: PolicyFaultInfo[] = [];
+  for (const file of ruleFilesOf(parsed.value)) {
+    const filePath = resolve(dirname(path), file);
+    paths.push(filePath);
+    const part = await readRuleFile(asked, file, filePath);
+    if ("layer" in part) parts.push(part);
+    else faults.push(...part.faults);
+  }
+  const [, ...files] = parts;
+  const joined = joinLayers([parsed.value, ...files.map(({ layer }) => layer)]);
+  if (joined.kind === "refused") {
+    faults.push(...joined.faults.map((fault) => faultInfo(fault, fileWith(parts, fault.at) ?? name)));
+  }
+  if (faults.length > 0 || joined.kind === "refused") return refuse(faults.slice(0, POLICY_LIMITS.faultsMax));
+  return {
+    kind: "ok",
+    layer: { path, name, text, main: parsed.value, whole: joined.value, ...tables(parts) },
+  };
+}
+
+/** Names of rule files, relative to the main file's folder. */
+export function ruleFilesOf(layer: PolicyLayer): readonly string[] {
+  const key = layer.source === "corp" ? "corp.rule_files" : "profiles.rule_files";
+  return (layer.settings.get(key) ?? []) as readonly string[];
+}
+
+interface Part {
+  readonly name: string;
+  readonly path: string;
+  readonly text: string | null;
+  readonly layer: PolicyLayer;
+}
+
+async function readRuleFile(
+  { source, path: main, uid }: LayerAsked,
+  name: string,
+  path: string,
+): Promise<Part | { readonly faults: readonly PolicyFaultInfo[] }> {
+  const read = await readPolicyFile(path, name, uid);
+  if (read.kind === "refused") return { faults: [read.fault] };
+  if (read.kind === "missing") {
+    return { faults: [fileFault(name, `Cannot read "${path}": it does not exist, and ${main} names it`)] };
+  }
+  const parsed = parseLayer(source, read.text, { rulesOnly: true });
+  if (parsed.kind === "refused") return { faults: parsed.faults.map((fault) => faultInfo(fault, name)) };
+  return { name, path, text: read.text, layer: parsed.value };
+}
+
+/** The place of a rule is one object in one file: that tells which. */
+function fileWith(parts: readonly Part[], at: Position | undefined): string | undefined {
+  return parts.find(({ layer }) => layer.rules.some((rule) => at !== undefined && rule.at === at))?.name;
+}
+
+function tables(parts: readonly Part[]): Pick<LayerFiles, "fileOf" | "texts"> {
+  return {
+    fileOf: new Map(parts.flatMap(({ name, layer }) => layer.rules.map(({ id }) => [id, name] as const))),
+    texts: new Map(parts.map(({ path, text }) => [path, text])),
+  };
+}

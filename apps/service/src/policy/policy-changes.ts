@@ -1,0 +1,125 @@
+import type { PolicyEdit } from "@capsem/policy";
+import type { ActContext } from "../act.ts";
+import type { ActDraft, Boundary, Permit } from "../boundary/parts.ts";
+import { POLICY_FILE_LIMITS } from "../limits.ts";
+import { faultFailure } from "./faults.ts";
+import { differencesOf, type PolicyDifference, wordOf } from "./policy-difference.ts";
+import type { PolicyMove, PolicyStore } from "./policy-store.ts";
+
+const CORP_RELOAD = "corp.reload";
+
+/**
+ * Changes of settings and rules as acts. Each key of a batch is judged and recorded by itself: a rule that guards one
+ * key holds in whatever company the key comes. The batch is done inside the last of them, so one that is refused
+ * leaves all undone.
+ */
+export class PolicyChanges {
+  readonly #store: PolicyStore;
+  readonly #boundary: Boundary;
+
+  /** From now on what is changed by hand is recorded too. */
+  constructor(store: PolicyStore, boundary: Boundary) {
+    this.#store = store;
+    this.#boundary = boundary;
+    store.onHandEdit((move) => this.#note(move));
+  }
+
+  /** Throws as `PolicyStore.edit`, and what the boundary throws. */
+  async edit(context: ActContext, edits: readonly PolicyEdit[]): Promise<void> {
+    // A person is not asked about what cannot be done anyway.
+    await this.#store.check(edits);
+    const keys = [...new Map(edits.map((edit) => [keyOf(edit), edit])).values()];
+    await this.#passAll(context, keys, [], async (permits) => {
+      const move = await this.#store.edit(edits);
+      for (const [key, permit] of permits) permit.add(factsOf(move, key));
+    });
+  }
+
+  /** Reads every file again. Throws Failure "invalid_input" with the faults, and then nothing has changed. */
+  reload(context: ActContext): Promise<void> {
+    const reload = { key: CORP_RELOAD, source: "corp", before: null, after: null } as const;
+    const draft = draftOf(reload, "files read again", this.#digestsNow());
+    return this.#boundary.pass(context, draft, async (permit) => {
+      const read = await this.#store.refresh();
+      if (read.kind === "refused") throw faultFailure("read the policy again", read.faults);
+      permit.add({ digest_after: read.state.snapshot.digest });
+    });
+  }
+
+  async #passAll(
+    context: ActContext,
+    [edit, ...rest]: readonly PolicyEdit[],
+    permits: readonly (readonly [key: string, permit: Permit])[],
+    work: (permits: readonly (readonly [key: string, permit: Permit])[]) => Promise<void>,
+  ): Promise<void> {
+    if (edit === undefined) return work(permits);
+    const key = keyOf(edit);
+    const before = wordOf(this.#store.state.user.main, key);
+    const change = { key, source: "user", before, after: null } as const;
+    const draft = draftOf(change, titleOf(edit), this.#digestsNow());
+    return this.#boundary.pass(context, draft, (permit) =>
+      this.#passAll(context, rest, [...permits, [key, permit]], work),
+    );
+  }
+
+  /** What happened in files cannot be refused any more. */
+  #note(move: PolicyMove): void {
+    const differences = differencesOf(move);
+    const digests = { digest_before: move.before.snapshot.digest, digest_after: move.after.snapshot.digest };
+    const left = differences.length - POLICY_FILE_LIMITS.notedKeysMax;
+    const title = left > 0 ? `changed by hand, with ${left} keys that are not listed` : "changed by hand";
+    for (const difference of differences.slice(0, POLICY_FILE_LIMITS.notedKeysMax)) {
+      this.#boundary.note(draftOf(difference, title, digests), "done");
+    }
+  }
+
+  #digestsNow(): Digests {
+    return { digest_before: this.#store.snapshot().digest, digest_after: null };
+  }
+}
+
+interface Digests {
+  readonly digest_before: string;
+  readonly digest_after: string | null;
+}
+
+function draftOf(
+  { key, source, before, after }: PolicyDifference,
+  title: string,
+  digests: Digests,
+): ActDraft {
+  return {
+    type: "settings.change",
+    vm: null,
+    fields: { "settings.key": key, "settings.source": source },
+    title: `${key}: ${title}`,
+    row: { table: "policy_mutations", facts: { key, source, before, after, ...digests } },
+  };
+}
+
+function keyOf(edit: PolicyEdit): string {
+  return edit.kind === "set" || edit.kind === "reset" ? edit.key : edit.id;
+}
+
+function titleOf(edit: PolicyEdit): string {
+  switch (edit.kind) {
+    case "set":
+      return `set to ${JSON.stringify(edit.value)}`;
+    case "reset":
+      return "back to its default";
+    case "put_rule":
+      return `${String(edit.fields.action)} ${String(edit.fields.match)}`.replace(/\s+/g, " ");
+    case "delete_rule":
+      return "removed";
+  }
+}
+
+/** What really changed: another edit may have come between the judgement and the writing. */
+function factsOf({ before, after }: PolicyMove, key: string) {
+  return {
+    before: wordOf(before.user.main, key),
+    after: wordOf(after.user.main, key),
+    digest_before: before.snapshot.digest,
+    digest_after: after.snapshot.digest,
+  };
+}

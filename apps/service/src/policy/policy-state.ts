@@ -1,0 +1,99 @@
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import type { PolicyFaultInfo } from "@capsem/api";
+import { compileSnapshot, type LintFinding, lintRules, type PolicySnapshot } from "@capsem/policy";
+import type { HomeLayout } from "../home/layout.ts";
+import { POLICY_FILE_LIMITS } from "../limits.ts";
+import { type LayerFiles, type LayerRead, readLayer } from "./layer-files.ts";
+import { readPolicyFile } from "./policy-file.ts";
+
+/** Where the files are. */
+export interface PolicyPaths {
+  readonly settings: string;
+  /** The first of them that is there is the corporation's; it is never in two places. */
+  readonly corp: readonly [string, ...string[]];
+}
+
+/** `machineCorp` is the machine's own `corp.toml`, of whoever administers it. */
+export function policyPaths(layout: HomeLayout, machineCorp: string): PolicyPaths {
+  return { settings: layout.settings, corp: [machineCorp, join(layout.home, "corp.toml")] };
+}
+
+/** Everything that the files said at one moment. Nothing in it changes. */
+export interface PolicyState {
+  readonly user: LayerFiles;
+  readonly corp: LayerFiles;
+  readonly snapshot: PolicySnapshot;
+  /** What the linter has to say of the rules in force, unless they are too many to ask in passing. */
+  readonly findings: () => readonly LintFinding[];
+}
+
+export type StateRead = { readonly kind: "ok"; readonly state: PolicyState } | RefusedState;
+
+export interface RefusedState {
+  readonly kind: "refused";
+  /** Of all files. */
+  readonly faults: readonly PolicyFaultInfo[];
+  /** Those of them that are of the corporation's files. */
+  readonly corpFaults: readonly PolicyFaultInfo[];
+  /** Files that were looked at. */
+  readonly paths: readonly string[];
+}
+
+export function sha256(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+/** Reads and compiles all files. `settingsText` stands for the settings file before it is written. */
+export async function readState(paths: PolicyPaths, uid: number, settingsText?: string): Promise<StateRead> {
+  const text = settingsText === undefined ? {} : { text: settingsText };
+  const [user, corp] = await Promise.all([
+    readLayer({ source: "user", path: paths.settings, uid, ...text }),
+    corpPath(paths, uid).then((path) => readLayer({ source: "corp", path, uid })),
+  ]);
+  if (user.kind === "ok" && corp.kind === "ok") return { kind: "ok", state: stateOf(user.layer, corp.layer) };
+  const [userFaults, corpFaults] = [user, corp].map((read) => (read.kind === "refused" ? read.faults : []));
+  const faults = [...(corpFaults ?? []), ...(userFaults ?? [])];
+  return { kind: "refused", faults, corpFaults: corpFaults ?? [], paths: [user, corp].flatMap(pathsOf) };
+}
+
+export function stateOf(user: LayerFiles, corp: LayerFiles): PolicyState {
+  const snapshot = compileSnapshot({ user: user.whole, corp: corp.whole }, sha256);
+  let findings: readonly LintFinding[] | undefined;
+  return Object.freeze({
+    user,
+    corp,
+    snapshot,
+    findings() {
+      const isTooMuch = snapshot.rules.length > POLICY_FILE_LIMITS.lintedRulesMax;
+      findings ??= isTooMuch ? [] : lintRules(snapshot.rules);
+      return findings;
+    },
+  });
+}
+
+/** The files say, to the letter, what they said. Nothing is compiled for the answer. */
+export async function isCurrent(state: PolicyState, paths: PolicyPaths, uid: number): Promise<boolean> {
+  if ((await corpPath(paths, uid)) !== state.corp.path) return false;
+  const texts = [...state.user.texts, ...state.corp.texts];
+  const same = texts.map(async ([path, text]) => {
+    const read = await readPolicyFile(path, path, uid);
+    return read.kind === "text" ? read.text === text : read.kind === "missing" && text === null;
+  });
+  return (await Promise.all(same)).every(Boolean);
+}
+
+/** Files that decide what this state is: those that are watched. */
+export function filesOf({ user, corp }: PolicyState, paths: PolicyPaths): readonly string[] {
+  return [...new Set([paths.settings, ...paths.corp, ...user.texts.keys(), ...corp.texts.keys()])];
+}
+
+function pathsOf(read: LayerRead): readonly string[] {
+  return read.kind === "ok" ? [...read.layer.texts.keys()] : read.paths;
+}
+
+/** One that is there and cannot be used hides the next: whoever spoils the first must not get the second. */
+async function corpPath({ corp }: PolicyPaths, uid: number): Promise<string> {
+  for (const path of corp) if ((await readPolicyFile(path, path, uid)).kind !== "missing") return path;
+  return corp[corp.length - 1] ?? corp[0];
+}
