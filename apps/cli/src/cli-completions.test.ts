@@ -19,6 +19,11 @@ beforeAll(async () => {
   cli = await createCliRunner();
   await cli.run(["create", "--name", "dev"]);
   await cli.run(["create", "--name", "demo"]);
+  await cli.run(["create", "--name", "gone"]);
+  await cli.run(["delete", "gone"]);
+  const match = 'process.command.contains("push")';
+  await cli.run(["rules", "put", "no-push", "--match", match, "--action", "block"]);
+  await cli.run(["credentials", "inject", "github", "--host", "example.com"], { input: "a long secret" });
   const bin = join(cli.folder, "bin");
   mkdirSync(bin);
   const program = join(bin, "capsem");
@@ -78,11 +83,21 @@ const CASES: { typed: string[]; offers: string[] }[] = [
   { typed: ["exec", "--user", "r"], offers: ["root"] },
   { typed: ["triage", "--vm", "dem"], offers: ["demo"] },
   { typed: ["logs", "dev", "--source", ""], offers: ["console", "guest", "owner"] },
-  { typed: ["host-logs", ""], offers: ["gateway", "owner", "service"] },
+  { typed: ["host-logs", ""], offers: ["gateway", "ledger", "owner", "service"] },
   { typed: ["completions", "f"], offers: ["fish"] },
   { typed: ["mcp", "install", ""], offers: ["claude", "codex", "gemini"] },
   { typed: ["mcp", "uninstall", "co"], offers: ["codex"] },
   { typed: ["mcp", "install", "claude", "--scope", "l"], offers: ["local"] },
+  { typed: ["asks", "approve", "abcdef", "--scope", ""], offers: ["always", "once", "vm"] },
+  { typed: ["rules", "put", "x", "--action", "b"], offers: ["block"] },
+  { typed: ["events", "dev", "--action", ""], offers: ["allow", "ask", "block"] },
+  { typed: ["timeline", "go"], offers: ["gone"] },
+  { typed: ["ledger", "verify", "d"], offers: ["demo", "dev"] },
+  { typed: ["rules", "delete", ""], offers: ["no-push"] },
+  { typed: ["settings", "get", "limits.p"], offers: ["limits.pool_size"] },
+  { typed: ["settings", "reset", "profiles.preset", "conf"], offers: ["confinement.allow_unconfined"] },
+  { typed: ["credentials", "delete", "g"], offers: ["github"] },
+  { typed: ["rules", "replay", "--vm", "dem"], offers: ["demo"] },
   { typed: ["help", "ga"], offers: ["gateway"] },
   { typed: ["help", "gateway", "st"], offers: ["start", "status", "stop"] },
 ];
@@ -105,6 +120,14 @@ test("bash completes a value behind an option's =, files, and a VM's place", () 
   expect(bash(["capsem", "cp", "notes.txt", "dev"])).toEqual(["dev:"]);
   expect(bash(["capsem", "exec", "dev", "--", "l"])).toEqual([]);
   expect(bash(["capsem", "frobnicate", ""])).toEqual([]);
+});
+
+test("bash completes an ask that waits by the characters that are shown", async () => {
+  await cli.run(["rules", "put", "ask", "--match", 'process.command.contains("held")', "--action", "ask"]);
+  const held = cli.start(["exec", "dev", "echo held"]);
+  const ids = () => bash(["capsem", "asks", "approve", ""]);
+  await expect.poll(ids, { timeout: 30_000 }).toEqual([expect.stringMatching(/^[a-z2-7]{6}$/)]);
+  held.kill();
 });
 
 test("completing starts no service", async () => {

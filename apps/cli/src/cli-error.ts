@@ -9,7 +9,7 @@ export function usageError(message: string): Failure {
 export function errorObjectOf(failure: Failure, reason: string): { error: Record<string, unknown> } {
   const status = "status" in failure && typeof failure.status === "number" ? { status: failure.status } : {};
   const kind = failure.kind === "usage" ? "invalid_input" : failure.kind;
-  return { error: { kind, reason, ...status, retryable: failure.retryable } };
+  return { error: { kind, reason, ...status, retryable: failure.retryable, ...failure.facts } };
 }
 
 /** Errors of the file system and of bugs, as what the user sees. */

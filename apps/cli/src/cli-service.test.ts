@@ -109,6 +109,8 @@ test("doctor tells each need with a remedy and starts nothing", async () => {
     "confinement",
     "VM records",
     "service",
+    "policy",
+    "ledger",
     "gateway",
   ];
   expect(checks.map((check) => check.name)).toEqual(names);

@@ -48,6 +48,36 @@ test.skipIf(!hasScript)(
   },
 );
 
+test.skipIf(!hasScript)("asks are answered with a key, and the terminal is given back", async () => {
+  await cli.run(["rules", "put", "held", "--match", 'process.command.contains("held")', "--action", "ask"]);
+  const { child, end, modes } = onTerminal("asks watch");
+  await said(child, "stdout", "waiting for asks");
+  const held = cli.run(["exec", "dev", "echo held"]);
+  await said(child, "stdout", "y yes, this once");
+  // A key counts a moment after its ask came, so that none answers what nobody has read.
+  const pressing = setInterval(() => child.stdin?.write("y"), 100);
+  expect(await held).toMatchObject({ code: 0, stdout: "held\n" });
+  clearInterval(pressing);
+  child.stdin?.write("q");
+  const { stdout } = await end;
+  expect(stdout).toContain("\x1b[1m");
+  expect(stdout).toMatch(/approved [a-z2-7]{6}, bash -c "echo held" in dev, this once/);
+  expect(stdout).toContain("code 0");
+  const [before, after] = modes();
+  expect(after).toBe(before);
+});
+
+test.skipIf(!hasScript)("a secret that is typed is not shown", async () => {
+  const { child, end, modes } = onTerminal("credentials inject typed --host example.com");
+  await said(child, "stdout", "it is not shown");
+  child.stdin?.write("unseen-value\r");
+  const { stdout } = await end;
+  expect(stdout).toContain("credential:blake3:");
+  expect(stdout).not.toContain("unseen-value");
+  const [before, after] = modes();
+  expect(after).toBe(before);
+});
+
 test.skipIf(!hasScript)("Ctrl-C is a byte for the guest, not the end of the shell", async () => {
   const { child, end, modes } = onTerminal(`shell dev 'echo ready; head -c 1 | od -An -tx1; exit 0'`);
   await said(child, "stdout", "ready");

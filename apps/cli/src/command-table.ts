@@ -1,6 +1,11 @@
 import type { Handler } from "./context.ts";
+import { EVIDENCE_COMMANDS } from "./evidence-command-table.ts";
 import { JOB_OPTIONS, LOG_OPTIONS, type Option, SIZE_OPTIONS } from "./option-table.ts";
+import { POLICY_COMMANDS } from "./policy-command-table.ts";
 import { SERVICE_COMMANDS, SETUP_COMMANDS } from "./service-command-table.ts";
+
+/** What `capsem ... --names` lists for completion, or a local file. */
+export type NameKind = "rule" | "setting" | "ask" | "credential" | "ledger" | "file";
 
 export interface Command {
   /** One word, or two for a command of a group. */
@@ -13,6 +18,10 @@ export interface Command {
   readonly words: readonly [number, number];
   /** What a word of the usage may be, where that is a closed list. */
   readonly choices?: Readonly<Record<string, readonly string[]>>;
+  /** What a word of the usage names, where the service knows them all. */
+  readonly completes?: Readonly<Record<string, NameKind>>;
+  /** Options that people would try to give a secret with: refused with the reason. */
+  readonly refuses?: readonly string[];
   /** Words after `--` are a command for the guest. */
   readonly takesCommand?: true;
   /** It has no JSON form. */
@@ -242,6 +251,8 @@ export const COMMANDS: readonly Command[] = [
     examples: ["capsem logs dev --source guest --tail 20"],
     load: async () => (await import("./command/logs.ts")).logs,
   },
+  ...EVIDENCE_COMMANDS,
+  ...POLICY_COMMANDS,
   ...SERVICE_COMMANDS,
   {
     name: "mcp install",

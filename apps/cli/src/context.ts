@@ -9,6 +9,8 @@ export interface Context {
   readonly output: Output;
   readonly json: boolean;
   readonly client: () => Promise<Client>;
+  /** A call of that client waits for a person's answer, and says so itself. */
+  readonly isHeld: () => boolean;
   /** Ids of VMs that the user named, with that name: errors speak of the name. */
   readonly names: Map<string, string>;
 }

@@ -36,7 +36,7 @@ export async function followJob(context: Context, job: Job, options: FollowOptio
     }
     return await job;
   };
-  const exit = await settle(job, show(), options);
+  const exit = await settle(context, job, show(), options);
   feeding?.stop();
   output.onBroken = null;
   if (exit === null || typeof exit === "number") return { exit: null, exitCode: exit ?? EXIT.timeLimit };
@@ -57,6 +57,7 @@ export async function followJob(context: Context, job: Job, options: FollowOptio
 
 /** The job's end; the exit code of whoever killed it; null when its time limit passed without an end. */
 async function settle(
+  { isHeld }: Pick<Context, "isHeld">,
   job: Job,
   shown: Promise<JobExit>,
   options: FollowOptions,
@@ -70,17 +71,27 @@ async function settle(
   const first = Promise.race([shown, kill]);
   shown.then(undefined, () => undefined);
   const limitMs = timeoutSecs === undefined ? null : timeoutSecs * 1000 + JOB_LIMIT_MARGIN_MS;
-  try {
-    const result = await (limitMs === null
-      ? first
-      : within(first, limitMs, () => new CapsemError("timeout", "late")));
-    if (typeof result === "number") await killJob(job);
-    return result;
-  } catch (thrown) {
-    if (!(thrown instanceof CapsemError && thrown.message === "late")) throw thrown;
-    await killJob(job);
-    return null;
+  for (;;) {
+    try {
+      const result = await (limitMs === null
+        ? first
+        : within(first, limitMs, () => new CapsemError("timeout", "late")));
+      if (typeof result === "number") await endJob(job, isHeld());
+      return result;
+    } catch (thrown) {
+      if (!(thrown instanceof CapsemError && thrown.message === "late")) throw thrown;
+      // A job that waits for a person has not begun: its time has not either.
+      if (isHeld()) continue;
+      await killJob(job);
+      return null;
+    }
   }
+}
+
+/** One that waits for a person has not begun: our leaving ends it, and its ask. */
+async function endJob(job: Job, isHeld: boolean): Promise<void> {
+  if (isHeld) job.detach();
+  else await killJob(job);
 }
 
 async function killJob(job: Job): Promise<void> {

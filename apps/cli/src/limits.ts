@@ -36,5 +36,30 @@ export const GATEWAY_STOP_MS = 10_000;
 export const GATEWAY_PROBE_MS = 3_000;
 /** A pid, a port. */
 export const RUN_FILE_BYTES_MAX = 64;
-/** vm.json and settings.json: as much as the service reads of them. */
+/** vm.json and settings.toml: as much as the service reads of them. */
 export const RECORD_BYTES_MAX = 4 * 1024 * 1024;
+/** A call without an answer for so long may be held by an ask; nearly all others have been answered. */
+export const HELD_LOOK_MS = 300;
+/** The longest that an ask holds a call (security spec), and what its answer may need besides. */
+export const HELD_MS = 310_000;
+/** How soon after its ask ended a call counts as late again. */
+export const HELD_POLL_MS = 250;
+/** Of a call that names no limit: as the SDK has it. */
+export const REQUEST_MS = 30_000;
+/** The longest that a timer can wait. */
+export const TIMER_MS_MAX = 2_147_483_647;
+/** A rule file, or a corporation's policy: as much as the routes take. */
+export const POLICY_TEXT_BYTES_MAX = 262_144;
+/** An event to be judged: its texts are bounded each, and are few. */
+export const EVENT_TEXT_BYTES_MAX = 1024 * 1024;
+export const SECRET_CHARS_MIN = 8;
+export const SECRET_BYTES_MAX = 16_384;
+/** A key that was meant for the ask before must not answer the one that just came. */
+export const KEY_GUARD_MS = 500;
+/** How often a service that is away is looked for. */
+export const EVENTS_AGAIN_MS = 1_000;
+/** Rows that a person is shown where no number is asked for. */
+export const ROWS_SHOWN = 50;
+export const ROWS_ASKED_MAX = 100_000;
+/** Before the service is asked whether the policy is right, doctor waits for nobody. */
+export const DOCTOR_CALL_MS = 5_000;

@@ -2,7 +2,7 @@ import { Failure } from "@capsem/base";
 import { errorObjectOf, toFailure } from "./cli-error.ts";
 import type { Command } from "./command-table.ts";
 import type { Context } from "./context.ts";
-import { textOfFailure } from "./error-text.ts";
+import { adviceOf, textOfFailure } from "./error-text.ts";
 import { exitOfFailure } from "./exit-code.ts";
 import { OUTPUT_FAILED, Output } from "./output.ts";
 import { parse } from "./parse.ts";
@@ -14,6 +14,7 @@ async function main(argv: readonly string[], powers: Powers): Promise<number> {
   const output = new Output(powers);
   const asked = optionsOf(argv);
   const names = new Map<string, string>();
+  let words: Parameters<typeof adviceOf>[1] = null;
   let exits: Command["exits"] = ["run", "exec", "shell"].includes(
     argv.find((word) => !word.startsWith("-")) ?? "",
   )
@@ -29,12 +30,15 @@ async function main(argv: readonly string[], powers: Powers): Promise<number> {
     }
     const { command, args } = parsed;
     exits = command.exits;
+    words = { name: command.name, args };
     const handler = await command.load();
     return await handler(contextOf(powers, output, args.flag("json"), names), args);
   } catch (thrown) {
     const failure = toFailure(thrown);
     const text = textOfFailure(failure, names);
-    await tellFailure(output, failure, text, asked.includes("--json"));
+    const isJson = asked.includes("--json");
+    await tellFailure(output, failure, text, isJson);
+    for (const line of isJson ? [] : adviceOf(failure, words)) await output.say(line);
     if (failure.detail !== undefined && powers.env.CAPSEM_DEBUG === "1")
       await output.error(`${printableLines(failure.detail)}\n`);
     return exitOfFailure(failure.kind, exits);
@@ -60,6 +64,7 @@ function optionsOf(argv: readonly string[]): readonly string[] {
 }
 
 function contextOf(powers: Powers, output: Output, json: boolean, names: Map<string, string>): Context {
+  let isHeld = () => false;
   return {
     powers,
     output,
@@ -67,8 +72,11 @@ function contextOf(powers: Powers, output: Output, json: boolean, names: Map<str
     names,
     client: async () => {
       const { connect } = await import("./connect.ts");
-      return await connect(powers, output);
+      const connected = await connect(powers, output);
+      isHeld = connected.isHeld;
+      return connected.client;
     },
+    isHeld: () => isHeld(),
   };
 }
 

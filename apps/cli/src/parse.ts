@@ -110,6 +110,10 @@ function takeValue(option: Option, name: string, given: string | undefined, queu
 }
 
 function unknownOption(command: Command, name: string, known: readonly Option[]): Error {
+  if (command.refuses?.some((each) => name === `--${each}`) === true)
+    return usageError(
+      `Cannot use ${name}: others on this machine can read it there, and the shell keeps it; pipe the secret in, or type it when asked`,
+    );
   const near = suggest(
     name,
     known.map((option) => `--${option.name}`),

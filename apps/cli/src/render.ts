@@ -1,17 +1,51 @@
+import type { Color, Paint } from "./paint.ts";
+
+export type Cell = string | { readonly text: string; readonly color: Color | null };
+
 /** Columns padded to their widest cell; two spaces between. Lines that are longer than `lineMax` are cut. */
 export function renderTable(
   head: readonly string[],
-  rows: readonly (readonly string[])[],
+  rows: readonly (readonly Cell[])[],
   lineMax = Number.POSITIVE_INFINITY,
+  paint: Paint = (text) => text,
 ): string {
-  const all = [head, ...rows.map((row) => row.map(printable))];
-  const widths = head.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
+  const texts = [head, ...rows.map((row) => row.map((cell) => printable(textOfCell(cell))))];
+  const widths = head.map((_, at) => Math.max(...texts.map((row) => row[at]?.length ?? 0)));
   const line = (row: readonly string[]) =>
     row
       .map((cell, at) => cell.padEnd(widths[at] ?? 0))
       .join("  ")
       .trimEnd();
-  return all.map((row) => `${cut(line(row), lineMax)}\n`).join("");
+  return texts
+    .map((row, at) => {
+      const cells: readonly Cell[] = rows[at - 1] ?? head.map((text) => ({ text, color: "dim" as const }));
+      return `${painted(cut(line(row), lineMax), cells, row, widths, paint)}\n`;
+    })
+    .join("");
+}
+
+function textOfCell(cell: Cell): string {
+  return typeof cell === "string" ? cell : cell.text;
+}
+
+/** Colours from the last cell to the first, so that no place moves; a cell that was cut has none. */
+function painted(
+  line: string,
+  cells: readonly Cell[],
+  texts: readonly string[],
+  widths: readonly number[],
+  paint: Paint,
+): string {
+  let text = line;
+  for (let at = cells.length - 1; at >= 0; at -= 1) {
+    const cell = cells[at];
+    const shown = texts[at] ?? "";
+    const start = widths.slice(0, at).reduce((sum, width) => sum + width + 2, 0);
+    if (cell === undefined || typeof cell === "string" || cell.color === null) continue;
+    if (line.slice(start, start + shown.length) !== shown) continue;
+    text = `${text.slice(0, start)}${paint(shown, cell.color)}${text.slice(start + shown.length)}`;
+  }
+  return text;
 }
 
 function cut(line: string, charsMax: number): string {
@@ -80,4 +114,24 @@ export function renderSpan(seconds: number): string {
   if (days > 0) return `${days} d ${hours} h`;
   if (hours > 0) return `${hours} h ${minutes} min`;
   return minutes > 0 ? `${minutes} min ${whole % 60} s` : `${whole} s`;
+}
+
+/** To the second, where the reader is. */
+export function renderLocal(iso: string | null): string {
+  const at = new Date(iso ?? Number.NaN);
+  if (Number.isNaN(at.getTime())) return iso ?? "-";
+  const two = (value: number) => String(value).padStart(2, "0");
+  const day = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join("-");
+  return `${day} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":")}`;
+}
+
+export function renderMs(ms: number | null): string {
+  if (ms === null) return "-";
+  if (ms < 10) return `${ms.toFixed(1)} ms`;
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  return ms < 60_000 ? `${(ms / 1_000).toFixed(1)} s` : renderSpan(ms / 1_000);
+}
+
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${count} ${count === 1 ? one : many}`;
 }

@@ -2,14 +2,14 @@ import type { Command } from "./command-table.ts";
 import { LOG_OPTIONS, SINCE_OPTIONS } from "./option-table.ts";
 
 /** The sources of `HOST_LOG_SOURCES`, which a test compares: the schemas would cost every command their loading. */
-const HOST_LOG_NAMES = ["service", "gateway", "owner"] as const;
+const HOST_LOG_NAMES = ["service", "gateway", "owner", "ledger"] as const;
 
 /** Commands about Capsem itself while it runs. */
 export const SERVICE_COMMANDS: readonly Command[] = [
   {
     name: "status",
     usage: "status",
-    summary: "Show the service, its accelerator, image, pool, confinement and limits, and the gateway",
+    summary: "Show the service and the gateway: accelerator, image, policy, ledger, asks, VMs and limits",
     words: [0, 0],
     exits: "capsem",
     examples: ["capsem status --json"],
@@ -17,11 +17,13 @@ export const SERVICE_COMMANDS: readonly Command[] = [
   },
   {
     name: "stats",
-    usage: "stats",
-    summary: "Show what the service did since it started: calls and their times, VMs, jobs, memory",
-    words: [0, 0],
+    usage: "stats [VM]",
+    summary:
+      "Show what the service did since it started: calls and their times, VMs, jobs, memory. Of a VM, there or gone: what was decided and done in it, counted",
+    words: [0, 1],
+    completes: { VM: "ledger" },
     exits: "capsem",
-    examples: ["capsem stats", "capsem stats --json"],
+    examples: ["capsem stats", "capsem stats dev"],
     load: async () => (await import("./command/stats.ts")).stats,
   },
   {
@@ -47,7 +49,8 @@ export const SERVICE_COMMANDS: readonly Command[] = [
   {
     name: "host-logs",
     usage: "host-logs SOURCE [OPTIONS]",
-    summary: "Print log lines of the service, the gateway or all owners. SOURCE is service, gateway or owner",
+    summary:
+      "Print log lines of one of Capsem's processes. SOURCE is service, gateway, owner (all of them) or ledger",
     options: [
       ...LOG_OPTIONS,
       { name: "max-bytes", value: "N", summary: "At most so much, the newest (default 12288)" },

@@ -67,9 +67,13 @@ async function* bodyWithout(body: AsyncIterable<Uint8Array>, token: string): Asy
 
 function failureWithout(thrown: unknown, token: string): unknown {
   if (!(thrown instanceof CapsemError) || !thrown.message.includes(token)) return thrown;
-  const { kind, status, retryable, outcome } = thrown;
-  // Not its cause, which has the same words.
-  const known = status === undefined ? {} : { status };
+  const { kind, status, retryable, outcome, ruleId, askId } = thrown;
+  // Not its cause or its faults, which may have the same words.
+  const known = {
+    ...(status === undefined ? {} : { status }),
+    ...(ruleId === undefined ? {} : { ruleId: replaced(ruleId, token) }),
+    ...(askId === undefined ? {} : { askId: replaced(askId, token) }),
+  };
   return new CapsemError(kind, replaced(thrown.message, token), { ...known, retryable, outcome });
 }
 

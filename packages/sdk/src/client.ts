@@ -13,7 +13,8 @@ import { asyncDispose } from "./dispose.ts";
 import { type ClientEvent, followEvents } from "./events.ts";
 import { type GatewayOptions, gatewayTransport } from "./gateway.ts";
 import { type Held, hold } from "./hold.ts";
-import { START_TIMEOUT_MS } from "./limits.ts";
+import { type Ledgers, ledgersOf } from "./ledgers.ts";
+import { NO_TIMEOUT_MS, START_TIMEOUT_MS } from "./limits.ts";
 import {
   type CallOptions,
   type Operation,
@@ -21,6 +22,18 @@ import {
   type OperationResult,
   operation,
 } from "./operation.ts";
+import {
+  type Asks,
+  asksOf,
+  type Corp,
+  type Credentials,
+  corpOf,
+  credentialsOf,
+  type Rules,
+  rulesOf,
+  type Settings,
+  settingsOf,
+} from "./policy.ts";
 import { isTransport, type Transport } from "./transport.ts";
 import { createVm, execTimeoutMs, type Vm } from "./vm.ts";
 
@@ -30,7 +43,7 @@ export interface Client extends AsyncDisposable {
   status(options?: CallOptions): Promise<ServiceStatus>;
   health(options?: CallOptions): Promise<void>;
   stats(options?: CallOptions): Promise<ServiceStats>;
-  /** Changes of VMs as they happen, `hello` with all of them first: see `ClientEvent`. */
+  /** Changes of VMs, and asks, as they happen; `hello` with all of them first: see `ClientEvent`. */
   events(options?: CallOptions): AsyncGenerator<ClientEvent>;
   /** Abnormal ends of Capsem's own processes, the newest first. */
   panics(query?: Query<"panics">, options?: CallOptions): Promise<OperationResult<"panics">>;
@@ -47,6 +60,15 @@ export interface Client extends AsyncDisposable {
     /** Deletes temporary and failed VMs; with `all` retained ones too. Returns their ids. */
     purge(request?: { readonly all?: boolean }, options?: CallOptions): Promise<string[]>;
   };
+  /** What may be done, and how one finds out. */
+  readonly rules: Rules;
+  readonly settings: Settings;
+  readonly corp: Corp;
+  /** Calls that a rule holds until a person has answered. */
+  readonly asks: Asks;
+  readonly credentials: Credentials;
+  /** What was done: the record behind `vm.timeline`, also of VMs that are gone. */
+  readonly ledgers: Ledgers;
   /** The VM of an id; nothing is sent. */
   vm(id: string): Vm;
   /** Creates a VM that outlives the connection; with `await using` it is deleted at the end of the block. */
@@ -84,12 +106,18 @@ export function createClient(target: GatewayOptions | Transport): Client {
       purge: async (body = {}, options) =>
         (await operation(transport, "purge")({ body }, starting(options))).deleted,
     },
+    rules: rulesOf(transport),
+    settings: settingsOf(transport),
+    corp: corpOf(transport),
+    asks: asksOf(transport),
+    credentials: credentialsOf(transport),
+    ledgers: ledgersOf(transport),
     vm: (id) => createVm(transport, id),
     create: async (request, options) => createdVm(transport, await create(request, options)),
     hold: (request = {}, options) => hold(transport, request, options),
     run: (request, options) => {
       const body = typeof request === "string" ? { command: request } : request;
-      const timeoutMs = Math.min(execTimeoutMs(body.timeout_secs) + START_TIMEOUT_MS, 2_147_483_647);
+      const timeoutMs = Math.min(execTimeoutMs(body.timeout_secs) + START_TIMEOUT_MS, NO_TIMEOUT_MS);
       return operation(transport, "run")({ body }, { timeoutMs, ...options });
     },
     operation: (name) => operation(transport, name),

@@ -1,5 +1,7 @@
+import type { PolicyFaultInfo } from "@capsem/api";
 import { ERRORS, type ErrorKind, isErrorKind } from "@capsem/api/plain";
 import { Failure } from "@capsem/base";
+import { ERROR_FAULTS_MAX } from "./limits.ts";
 
 /** The error object of the API, as services answer it and the CLI prints it. */
 export interface ErrorObject {
@@ -8,10 +10,23 @@ export interface ErrorObject {
     readonly reason: string;
     readonly status?: number;
     readonly retryable: boolean;
+    /** The rule that refused or held, as `profiles.rules.NAME`. */
+    readonly rule_id?: string;
+    /** What a person can approve or deny. */
+    readonly ask_id?: string;
+    /** Every fault of a rule, a setting or a file, where that is what was refused. */
+    readonly faults?: readonly PolicyFaultInfo[];
   };
 }
 
-export interface CapsemErrorOptions {
+/** What an error says beside its kind and words. */
+export interface ErrorFacts {
+  readonly ruleId?: string;
+  readonly askId?: string;
+  readonly faults?: readonly PolicyFaultInfo[];
+}
+
+export interface CapsemErrorOptions extends ErrorFacts {
   readonly cause?: unknown;
   readonly status?: number;
   readonly retryable?: boolean;
@@ -32,11 +47,18 @@ export class CapsemError extends Failure<ErrorKind> {
   /** Of `vm.fs` alone: the code that node:fs has for it, as `ENOENT`. */
   readonly code: string | undefined;
   readonly path: string | undefined;
+  /** The rule that refused, of kind `policy`. */
+  readonly ruleId: string | undefined;
+  /** The ask that was made of the call, approved by nobody so far: `client.asks` resolves it. */
+  readonly askId: string | undefined;
+  /** Empty where nothing was written that could have any. */
+  readonly faults: readonly PolicyFaultInfo[];
 
   constructor(kind: ErrorKind, message: string, options: CapsemErrorOptions = {}) {
     super(kind, message, {
       ...(options.cause === undefined ? {} : { cause: options.cause }),
       retryable: options.retryable ?? ERRORS[kind].retryable,
+      ...factsOf(options),
     });
     this.name = "CapsemError";
     this.status = options.status;
@@ -44,12 +66,26 @@ export class CapsemError extends Failure<ErrorKind> {
     this.retryAfterMs = options.retryAfterMs;
     this.code = options.code;
     this.path = options.path;
+    this.ruleId = options.ruleId;
+    this.askId = options.askId;
+    this.faults = options.faults ?? [];
   }
 
   toJSON(): ErrorObject {
     const status = this.status === undefined ? {} : { status: this.status };
-    return { error: { kind: this.kind, reason: this.message, ...status, retryable: this.retryable } };
+    const { kind, message, retryable, facts = {} } = this;
+    return { error: { kind, reason: message, ...status, retryable, ...facts } };
   }
+}
+
+/** In the words of the API, as `Failure` carries them; nothing where there are none. */
+function factsOf({ ruleId, askId, faults = [] }: ErrorFacts): { facts?: Record<string, unknown> } {
+  const facts = {
+    ...(ruleId === undefined ? {} : { rule_id: ruleId }),
+    ...(askId === undefined ? {} : { ask_id: askId }),
+    ...(faults.length === 0 ? {} : { faults }),
+  };
+  return Object.keys(facts).length === 0 ? {} : { facts };
 }
 
 export interface Refusal {
@@ -70,7 +106,7 @@ export function errorOfAnswer({ status, headers, mutates }: Refusal, body: strin
     (object === null || (kind === "service_away" && !object.retryable));
   return new CapsemError(kind, object?.reason ?? `Cannot finish request: HTTP ${status}`, {
     status: object?.status ?? status,
-    ...(object === null ? {} : { retryable: object.retryable }),
+    ...(object === null ? {} : { retryable: object.retryable, ...readFacts(object) }),
     ...(Number.isFinite(seconds) ? { retryAfterMs: seconds * 1000 } : {}),
     ...(isLost ? { outcome: "unknown", retryable: false } : {}),
   });
@@ -80,7 +116,7 @@ const LOST_STATUSES: ReadonlySet<number> = new Set([502, 504]);
 
 /** `object` is the inside of the API's error object; its words are shown, never trusted to be of our list. */
 export function errorOfObject(
-  object: { kind: string; reason: string; status?: number; retryable?: boolean },
+  object: { kind: string; reason: string; status?: number; retryable?: boolean; [fact: string]: unknown },
   status?: number,
 ): CapsemError {
   const known = object.status ?? status;
@@ -88,14 +124,45 @@ export function errorOfObject(
   return new CapsemError(kind, object.reason, {
     ...(known === undefined ? {} : { status: known }),
     ...(object.retryable === undefined ? {} : { retryable: object.retryable }),
+    ...readFacts(object),
   });
+}
+
+/** What is of another shape than ours is not there. */
+function readFacts(object: Readonly<Record<string, unknown>>): ErrorFacts {
+  const { rule_id: ruleId, ask_id: askId, faults } = object;
+  const read = Array.isArray(faults) ? faults.slice(0, ERROR_FAULTS_MAX).flatMap(readFault) : [];
+  return {
+    ...(typeof ruleId === "string" ? { ruleId } : {}),
+    ...(typeof askId === "string" ? { askId } : {}),
+    ...(read.length === 0 ? {} : { faults: read }),
+  };
+}
+
+function readFault(value: unknown): PolicyFaultInfo[] {
+  if (!isRecord(value) || typeof value.message !== "string") return [];
+  const text = (name: string) => (typeof value[name] === "string" ? (value[name] as string) : null);
+  const number = (name: string) => (Number.isSafeInteger(value[name]) ? (value[name] as number) : null);
+  return [
+    {
+      code: text("code") ?? "",
+      message: value.message,
+      file: text("file"),
+      line: number("line"),
+      column: number("column"),
+      subject: text("subject"),
+    },
+  ];
 }
 
 export function cancelled(doing: string, cause?: unknown): CapsemError {
   return new CapsemError("cancelled", `Cannot finish ${doing}: cancelled`, { cause });
 }
 
-function parseErrorObject(body: string): ErrorObject["error"] | null {
+type AnyErrorObject = Pick<ErrorObject["error"], "kind" | "reason" | "status" | "retryable"> &
+  Readonly<Record<string, unknown>>;
+
+function parseErrorObject(body: string): AnyErrorObject | null {
   let value: unknown;
   try {
     value = JSON.parse(body);
@@ -106,7 +173,9 @@ function parseErrorObject(body: string): ErrorObject["error"] | null {
   if (!isRecord(inner)) return null;
   const { kind, reason, status, retryable } = inner;
   if (typeof kind !== "string" || typeof reason !== "string") return null;
+  const { status: _, ...others } = inner;
   return {
+    ...others,
     kind,
     reason,
     retryable: retryable === true,

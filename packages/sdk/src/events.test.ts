@@ -38,7 +38,27 @@ describe.each(WAYS)("over the %s", (way) => {
     await next(events);
     rig.service.state.tell({ type: "lagged", seq: 0, missed: 7 });
     const { id } = rig.service.state.create({}).info;
-    expect(await next(events)).toMatchObject({ type: "lagged", missed: 7, vms: [{ id }] });
+    expect(await next(events)).toMatchObject({ type: "lagged", missed: 7, vms: [{ id }], asks: [] });
+    await events.return(undefined);
+  });
+
+  test("asks that wait are in the first event, and one is told when it is made and when it is answered", async () => {
+    const { id: vmId } = rig.service.state.create({ name: "asker" }).info;
+    const asked = {
+      vm: { id: vmId, name: "asker" },
+      decision: { rule_id: "profiles.rules.x", reason: "why" },
+      title: "deploy",
+      caller: { requester: "user", client: null, traceId: null, signal: new AbortController().signal },
+    };
+    const first = rig.service.state.policy.ask(asked);
+    const events = client.events();
+    expect(await next(events)).toMatchObject({ type: "hello", asks: [{ id: first.id }] });
+    const second = rig.service.state.policy.ask(asked);
+    expect(await next(events)).toMatchObject({ type: "ask", ask: { id: second.id, state: "pending" } });
+    for (const { id } of [first, second]) {
+      await client.asks.resolve(id, { approve: false });
+      expect(await next(events)).toMatchObject({ type: "ask", ask: { id, state: "denied" } });
+    }
     await events.return(undefined);
   });
 

@@ -1,4 +1,4 @@
-import type { ServiceEvent, VmInfo } from "@capsem/api";
+import type { AskInfo, ServiceEvent, VmInfo } from "@capsem/api";
 import { type Deferred, defer, ignore, textOf } from "@capsem/base";
 import { CapsemError, cancelled, isRecord } from "./error.ts";
 import { EVENT_BYTES_MAX } from "./limits.ts";
@@ -9,11 +9,19 @@ import type { Transport } from "./transport.ts";
 
 const EVENTS_PROTOCOL = "capsem.events.v1";
 const NORMAL_CLOSURE = 1000;
-const TYPES: ReadonlySet<unknown> = new Set<ServiceEvent["type"]>(["hello", "vm", "vm_gone", "lagged"]);
+const TYPES: ReadonlySet<unknown> = new Set<ServiceEvent["type"]>([
+  "hello",
+  "vm",
+  "vm_gone",
+  "ask",
+  "lagged",
+]);
 
 type Lagged = Extract<ServiceEvent, { type: "lagged" }>;
-/** What was missed cannot be told any more, so `lagged` brings all VMs as they are now. */
-export type ClientEvent = Exclude<ServiceEvent, Lagged> | (Lagged & { readonly vms: VmInfo[] });
+/** What was missed cannot be told any more, so `lagged` brings all VMs, and all asks that wait, as they are now. */
+export type ClientEvent =
+  | Exclude<ServiceEvent, Lagged>
+  | (Lagged & { readonly vms: VmInfo[]; readonly asks: AskInfo[] });
 
 /**
  * Follows the service's events, `hello` first. Ends with `unavailable` when the connection does, and with
@@ -39,7 +47,7 @@ export async function* followEvents(
       const event = parseEvent(next.value);
       if (event === null) continue;
       if (event.type !== "lagged") yield event;
-      else yield { ...event, vms: (await operation(transport, "list")({}, options)).vms };
+      else yield { ...event, ...(await stateNow(transport, options)) };
     }
     const why = whyEnded(await socket.closed, socket.peer);
     throw new CapsemError("unavailable", `Cannot follow events: ${why}`);
@@ -47,6 +55,14 @@ export async function* followEvents(
     signal?.removeEventListener("abort", onAbort);
     socket.close(NORMAL_CLOSURE);
   }
+}
+
+async function stateNow(transport: Transport, options: CallOptions) {
+  const [{ vms }, { asks }] = await Promise.all([
+    operation(transport, "list")({}, options),
+    operation(transport, "asks")({ query: { state: "pending" } }, options),
+  ]);
+  return { vms, asks };
 }
 
 /** Null for a type that a newer service may have. */

@@ -10,6 +10,7 @@ const CODE_OF: Readonly<Record<string, string>> = {
   too_large: "EFBIG",
   invalid_input: "EINVAL",
   cancelled: "ABORT_ERR",
+  policy: "EACCES",
 };
 const WORDS: readonly (readonly [kind: string, words: RegExp, code: string])[] = [
   ["file_wrong_type", /not a directory|ENOTDIR/i, "ENOTDIR"],
@@ -41,6 +42,8 @@ export function codedError(error: CapsemError, operation: string, path: string):
     code,
     path,
     ...(error.status === undefined ? {} : { status: error.status }),
+    ...(error.ruleId === undefined ? {} : { ruleId: error.ruleId }),
+    ...(error.askId === undefined ? {} : { askId: error.askId }),
   });
 }
 

@@ -1,4 +1,5 @@
 import { authorized } from "./authorized.ts";
+import { type ClientNameOptions, named } from "./client-name.ts";
 import { fetchTransport } from "./fetch-transport.ts";
 import { type GatewayUrlOptions, parseGatewayUrl } from "./gateway-url.ts";
 import { checkGiven } from "./given.ts";
@@ -6,7 +7,7 @@ import { createTokens, type Token } from "./token.ts";
 import type { Transport } from "./transport.ts";
 import type { WebSocketClass } from "./web-socket.ts";
 
-export interface GatewayOptions extends GatewayUrlOptions {
+export interface GatewayOptions extends GatewayUrlOptions, ClientNameOptions {
   /** http or https, as `http://127.0.0.1:19222`. */
   readonly url: string;
   readonly token: Token;
@@ -26,7 +27,7 @@ export function gatewayTransport(options: GatewayOptions): Transport {
     webSocket: options.webSocket ?? (globalThis.WebSocket as WebSocketClass | undefined),
     streamsUploads: options.streamsUploads ?? !isBrowser(),
   });
-  return authorized(inner, createTokens(options.token));
+  return authorized(named(inner, options), createTokens(options.token));
 }
 
 function isBrowser(): boolean {

@@ -94,7 +94,7 @@ function parseLine(line: string): Record<string, unknown> {
   if (!isRecord(value)) throw new CapsemError("internal", "Cannot hold VM: a line is not an object");
   const error = value.error;
   if (isRecord(error) && typeof error.kind === "string" && typeof error.reason === "string")
-    throw errorOfObject({ kind: error.kind, reason: error.reason });
+    throw errorOfObject({ ...error, kind: error.kind, reason: error.reason });
   return value;
 }
 

@@ -1,8 +1,10 @@
 export type { ByteInput } from "./byte-source.ts";
 export { type Client, createClient } from "./client.ts";
+export type { ClientNameOptions } from "./client-name.ts";
 export type { CreatedVm } from "./created-vm.ts";
-export { CapsemError, type CapsemErrorOptions, type ErrorObject } from "./error.ts";
+export { CapsemError, type CapsemErrorOptions, type ErrorFacts, type ErrorObject } from "./error.ts";
 export type { ClientEvent } from "./events.ts";
+export type { HistoryQuery, SecurityQuery, TimelineQuery, VmEvidence } from "./evidence.ts";
 export type { FileWindow, VmFiles } from "./files.ts";
 export type { ReadFileOptions, VmFs, WriteFileOptions } from "./fs.ts";
 export { Dirent, Stats } from "./fs-stats.ts";
@@ -10,6 +12,8 @@ export { type GatewayOptions, gatewayTransport } from "./gateway.ts";
 export type { Held, HoldEnd } from "./hold.ts";
 export type { Job, JobChunk, JobExit, StreamRequest } from "./job.ts";
 export type { JobLine, JobOutput } from "./job-text.ts";
+export type { LedgerExport, LedgerLine, Ledgers } from "./ledgers.ts";
+export type { Listing } from "./listing.ts";
 export {
   type CallOptions,
   type Operation,
@@ -17,6 +21,16 @@ export {
   type OperationResult,
   operation,
 } from "./operation.ts";
+export type {
+  Asks,
+  Corp,
+  Credentials,
+  EvaluateRequest,
+  ReplayRequest,
+  Rules,
+  SettingEdit,
+  Settings,
+} from "./policy.ts";
 export { sh } from "./shell-words.ts";
 export type { Token } from "./token.ts";
 export type {

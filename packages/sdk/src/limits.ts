@@ -2,6 +2,8 @@
 export const REQUEST_TIMEOUT_MS = 30_000;
 /** Calls that boot a VM: a cold boot may take 60 s, and the first one may build what it starts from. */
 export const START_TIMEOUT_MS = 120_000;
+/** The longest that a timer can wait: for work that has no limit of its own. */
+export const NO_TIMEOUT_MS = 2_147_483_647;
 /** What the service may need beyond a job's own time limit to answer. */
 export const JOB_MARGIN_MS = 10_000;
 /** Longest silence inside a transfer of file or tree bytes. */
@@ -54,3 +56,15 @@ export const CONNECT_MS = 5_000;
 /** How often the other end of a connection is looked for in the kernel's list before it counts as not there. */
 export const PEER_LOOKS = 5;
 export const PEER_LOOK_PAUSE_MS = 5;
+/** Faults of one refusal that are kept: a file of rules may have one on every line. */
+export const ERROR_FAULTS_MAX = 256;
+/** What a client calls itself, as it is recorded with every act: the service takes no longer one. */
+export const CLIENT_NAME_CHARS_MAX = 128;
+/** One page of evidence (route table). */
+export const PAGE_ROWS_MAX = 1_000;
+/** One line of an exported ledger: a row's fields are 256 KiB each and its body 10 MiB, escaped and in base64 (ledger spec). */
+export const EXPORT_LINE_BYTES_MAX = 64 * 1024 * 1024;
+/** Verifying walks every row of a ledger, up to the largest one that settings allow; archiving moves its files. */
+export const LEDGER_TIMEOUT_MS = 600_000;
+/** A past of a million events is judged again, row by row. */
+export const REPLAY_TIMEOUT_MS = 300_000;

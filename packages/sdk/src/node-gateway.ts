@@ -1,5 +1,6 @@
 import { open } from "node:fs/promises";
 import { authorized } from "./authorized.ts";
+import { type ClientNameOptions, named } from "./client-name.ts";
 import { CapsemError } from "./error.ts";
 import { type GatewayUrlOptions, parseGatewayUrl } from "./gateway-url.ts";
 import { checkGiven } from "./given.ts";
@@ -11,6 +12,7 @@ import { createTokens, type Token } from "./token.ts";
 import type { Transport } from "./transport.ts";
 
 export type NodeGatewayOptions = { readonly url: string } & GatewayUrlOptions &
+  ClientNameOptions &
   (
     | { readonly token: Token; readonly tokenFile?: never }
     /** Read at the first call, and again when the gateway refused what was in it. */
@@ -28,7 +30,10 @@ export function nodeGatewayTransport(options: NodeGatewayOptions): Transport {
   const { token, tokenFile } = options;
   if (token !== undefined || tokenFile === undefined)
     return authorized(
-      httpTransport(() => gatewayDial(address)),
+      named(
+        httpTransport(() => gatewayDial(address)),
+        options,
+      ),
       createTokens(token ?? ""),
     );
   // The token comes before every connection, and with it whose file it is.
@@ -39,7 +44,10 @@ export function nodeGatewayTransport(options: NodeGatewayOptions): Transport {
     return read.token;
   });
   return authorized(
-    httpTransport(() => gatewayDial(address, () => ownerUid)),
+    named(
+      httpTransport(() => gatewayDial(address, () => ownerUid)),
+      options,
+    ),
     tokens,
   );
 }

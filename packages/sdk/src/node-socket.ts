@@ -18,7 +18,7 @@ export function openWebSocket(
   dial: Dial,
   path: string,
   protocols: readonly string[],
-  { signal, timeoutMs = REQUEST_TIMEOUT_MS }: SocketOptions,
+  { signal, headers = {}, timeoutMs = REQUEST_TIMEOUT_MS }: SocketOptions,
 ): Promise<TransportSocket> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {
@@ -30,6 +30,7 @@ export function openWebSocket(
       ...(dial.connect === undefined
         ? {}
         : { createConnection: dial.connect as unknown as typeof createConnection }),
+      headers: { ...headers },
       maxPayload: EVENT_BYTES_MAX,
       followRedirects: false,
       perMessageDeflate: false,

@@ -1,5 +1,6 @@
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { Slots } from "@capsem/base";
+import { type ClientNameOptions, named } from "./client-name.ts";
 import { CapsemError, cancelled } from "./error.ts";
 import { CHANGES_MAX, READS_MAX, REQUEST_TIMEOUT_MS, WAITING_MAX } from "./limits.ts";
 import { sendBody } from "./node-body.ts";
@@ -8,8 +9,11 @@ import { codeOf, toNetworkError } from "./node-error.ts";
 import type { RequestOptions, Transport, TransportAnswer } from "./transport.ts";
 
 /** HTTP over the service's Unix socket. */
-export function nodeTransport(socketPath: string): Transport {
-  return httpTransport(() => unixDial(socketPath));
+export function nodeTransport(socketPath: string, options: ClientNameOptions = {}): Transport {
+  return named(
+    httpTransport(() => unixDial(socketPath)),
+    options,
+  );
 }
 
 /** HTTP over what `open` dials at the first call. */

@@ -1,6 +1,7 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { type Client, createClient as createClientOf } from "./client.ts";
+import type { ClientNameOptions } from "./client-name.ts";
 import { type NodeGatewayOptions, nodeGatewayTransport } from "./node-gateway.ts";
 import { nodeTransport } from "./node-transport.ts";
 import { isTransport, type Transport } from "./transport.ts";
@@ -19,7 +20,7 @@ export function createClient(target: NodeGatewayOptions | Transport): Client {
   return createClientOf(isTransport(target) ? target : nodeGatewayTransport(target));
 }
 
-export interface NodeSocketOptions {
+export interface NodeSocketOptions extends ClientNameOptions {
   /** The folder of the service; its socket is `run/service.sock` in it. */
   readonly home?: string;
   /** Wins over `home`. */
@@ -31,7 +32,7 @@ export type NodeClientOptions = NodeSocketOptions | NodeGatewayOptions;
 export function createNodeClient(options: NodeClientOptions = {}): Client {
   if ("url" in options) return createClient(options);
   const home = options.home ?? process.env.CAPSEM_HOME ?? join(homedir(), ".capsem");
-  return createClient(nodeTransport(options.socketPath ?? socketPathOf(home)));
+  return createClient(nodeTransport(options.socketPath ?? socketPathOf(home), options));
 }
 
 export function socketPathOf(home: string): string {

@@ -1,7 +1,7 @@
 import { ROUTES, type Route, type RouteName } from "@capsem/api/plain";
 import { concat, textOf, utf8 } from "@capsem/base";
 import { CapsemError, errorOfAnswer } from "./error.ts";
-import { ERROR_BYTES_MAX, JSON_BYTES_MAX, REQUEST_TIMEOUT_MS } from "./limits.ts";
+import { ERROR_BYTES_MAX, JSON_BYTES_MAX, NO_TIMEOUT_MS, REQUEST_TIMEOUT_MS } from "./limits.ts";
 import type { ByteSource, RequestOptions, Transport, TransportAnswer } from "./transport.ts";
 
 type Table = typeof ROUTES;
@@ -34,6 +34,11 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
   /** Overrides the default of the call. */
   readonly timeoutMs?: number;
+  /**
+   * What happens when a rule asks: `hold` (the default) keeps the call until a person has answered; `later` refuses it
+   * at once with the `askId`, and the same call goes through once the ask was approved.
+   */
+  readonly asks?: "hold" | "later";
 }
 
 interface AnyInput {
@@ -54,8 +59,9 @@ export type Operation<N extends RouteName> = (
 export function operation<N extends RouteName>(transport: Transport, name: N): Operation<N> {
   const route: Route = ROUTES[name];
   const call = async (input: AnyInput, options: CallOptions = {}): Promise<unknown> => {
-    const answer = await open(transport, name, input, options);
-    return route.response === "json" ? await readJson(answer, name) : answer;
+    if (route.response !== "json") return await open(transport, name, input, options);
+    const headers = route.request === "bytes" ? {} : timeLeft(options.timeoutMs ?? REQUEST_TIMEOUT_MS);
+    return await readJson(await open(transport, name, input, options, headers), name);
   };
   return call as Operation<N>;
 }
@@ -66,11 +72,14 @@ export async function open(
   name: RouteName,
   input: AnyInput,
   options: CallOptions = {},
+  extra: Readonly<Record<string, string>> = {},
 ): Promise<TransportAnswer> {
   const route: Route = ROUTES[name];
+  const { headers: own = {}, ...body } = bodyOf(route, input.body);
   const answer = await transport.request(route.method, pathOf(name, input.params), {
     query: queryOf(input.query),
-    ...bodyOf(route, input.body),
+    ...body,
+    headers: { ...own, ...extra, ...(options.asks === "later" ? { "x-capsem-asks": "later" } : {}) },
     ...(options.signal === undefined ? {} : { signal: options.signal }),
     timeoutMs: options.timeoutMs ?? REQUEST_TIMEOUT_MS,
     mutates: route.mutates,
@@ -79,6 +88,16 @@ export async function open(
   const { status, headers } = answer;
   throw errorOfAnswer({ status, headers, mutates: route.mutates }, await readText(answer, ERROR_BYTES_MAX));
 }
+
+/**
+ * How long the answer is waited for: an ask that nobody answers ends before it, with words, and no work goes on after
+ * it. Not of a stream, where the limit is of its silence and not of its length, and not of a wait without a limit.
+ */
+function timeLeft(timeoutMs: number): Record<string, string> {
+  return timeoutMs >= NO_TIMEOUT_MS ? {} : { [TIME_LEFT_HEADER]: String(Math.max(1, Math.floor(timeoutMs))) };
+}
+
+const TIME_LEFT_HEADER = "x-capsem-time-left-ms";
 
 export function pathOf(name: RouteName, params: Readonly<Record<string, unknown>> = {}): string {
   return ROUTES[name].path.replace(/\{(\w+)\}/g, (_, word: string) => {

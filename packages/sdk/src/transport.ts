@@ -23,6 +23,8 @@ export interface TransportAnswer {
 }
 
 export interface SocketOptions {
+  /** Of the request that opens it. A browser sends none of its own choice. */
+  readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal;
   readonly timeoutMs?: number;
 }

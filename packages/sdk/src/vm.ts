@@ -1,9 +1,10 @@
 import type { ExecRequest, ExecResult, JobInfo, VmInfo } from "@capsem/api";
+import { type VmEvidence, vmEvidence } from "./evidence.ts";
 import { type VmFiles, vmFiles } from "./files.ts";
 import { type VmFs, vmFs } from "./fs.ts";
 import { Job, type JobChunk, type StreamRequest } from "./job.ts";
 import { decodeJobOutput } from "./job-output.ts";
-import { JOB_MARGIN_MS, START_TIMEOUT_MS } from "./limits.ts";
+import { JOB_MARGIN_MS, NO_TIMEOUT_MS, START_TIMEOUT_MS } from "./limits.ts";
 import { isLost, lostExec } from "./lost.ts";
 import { openSocket } from "./open-socket.ts";
 import {
@@ -17,11 +18,9 @@ import type { Transport } from "./transport.ts";
 import { type VmTrees, vmTrees } from "./trees.ts";
 
 const STREAM_PROTOCOL = "capsem.stream.v1";
-/** The longest that a timer can wait: for work that has no limit of its own. */
-const NO_TIMEOUT_MS = 2_147_483_647;
 
 /** One VM by its id. Making it sends nothing. */
-export interface Vm {
+export interface Vm extends VmEvidence {
   readonly id: string;
   /** Files as node:fs/promises has them. */
   readonly fs: VmFs;
@@ -65,6 +64,7 @@ export function createVm(transport: Transport, id: string): Vm {
   };
   const files = vmFiles(transport, id);
   return {
+    ...vmEvidence(transport, id),
     id,
     fs: vmFs(files),
     files,

@@ -1,6 +1,7 @@
 import { usageError } from "../cli-error.ts";
 import { commandOf, jobOptionsOf } from "../command-words.ts";
 import type { Handler } from "../context.ts";
+import { exitOfSignal } from "../exit-code.ts";
 import { watchInterrupts } from "../interrupts.ts";
 import { followJob } from "../job-follow.ts";
 import { checkJobSize } from "../job-size.ts";
@@ -19,7 +20,8 @@ export const exec: Handler = async (context, args) => {
   const killed = new AbortController();
   const unwatch = watchInterrupts(context.powers, {
     interrupt: () => {
-      job.signal(SIGINT).then(undefined, () => undefined);
+      if (context.isHeld()) killed.abort(exitOfSignal(SIGINT));
+      else job.signal(SIGINT).then(undefined, () => undefined);
     },
     kill: (exitCode) => killed.abort(exitCode),
   });

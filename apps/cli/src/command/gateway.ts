@@ -9,12 +9,13 @@ import { findGateway, type GatewayState, tokenFileOf } from "../gateway-state.ts
 import { GATEWAY_STOP_MS, SERVICE_KILL_MS, SERVICE_LOSER_GRACE_MS, SERVICE_POLL_MS } from "../limits.ts";
 import { renderPairs } from "../render.ts";
 import { findRun } from "../run-pid.ts";
+import { CLIENT_NAME } from "../version.ts";
 
 /** One command for both: a gateway without its service answers nothing but that. */
 export const start: Handler = async (context, args) => {
   const { powers, output } = context;
   const port = args.number("port", 0, 65_535, 1);
-  await ensureService(createNodeClient({ home: powers.home }), powers, output);
+  await ensureService(createNodeClient({ home: powers.home, clientName: CLIENT_NAME }), powers, output);
   const running = await findGateway(powers);
   if (running !== null) {
     checkRunning(running, port);

@@ -53,7 +53,8 @@ export const run: Handler = async (context, args) => {
     const forwardsStdin = !context.powers.stdin.isTerminal;
     const job = vm.stream({ ...command, ...options, stdin: forwardsStdin });
     onInterrupt = () => {
-      job.signal(SIGINT).then(undefined, () => undefined);
+      if (context.isHeld()) killed.abort(exitOfSignal(SIGINT));
+      else job.signal(SIGINT).then(undefined, () => undefined);
     };
     const followed = await followJob(context, job, {
       forwardsStdin,

@@ -7,10 +7,11 @@ import { endProcess } from "../end-process.ts";
 import { SERVICE_KILL_MS, SERVICE_STOP_MS } from "../limits.ts";
 import { probe } from "../probe.ts";
 import { findService } from "../service-pid.ts";
+import { CLIENT_NAME } from "../version.ts";
 import { renderStatus } from "./status.ts";
 
 export const start: Handler = async ({ powers, output, json }) => {
-  const client = createNodeClient({ home: powers.home });
+  const client = createNodeClient({ home: powers.home, clientName: CLIENT_NAME });
   const started = await ensureService(client, powers, output);
   const { pid } = await client.status();
   if (json) await output.json({ running: true, started, pid });
@@ -19,7 +20,7 @@ export const start: Handler = async ({ powers, output, json }) => {
 };
 
 export const status: Handler = async ({ powers, output, json }) => {
-  const client = createNodeClient({ home: powers.home });
+  const client = createNodeClient({ home: powers.home, clientName: CLIENT_NAME });
   const answers = await probe(client, powers);
   if (!answers) {
     await (json ? output.json({ running: false }) : output.line("not running"));
@@ -55,7 +56,7 @@ async function pidOf({ powers }: Context, force: boolean): Promise<number | null
     }
     return found.pid;
   }
-  const client: Client = createNodeClient({ home: powers.home });
+  const client: Client = createNodeClient({ home: powers.home, clientName: CLIENT_NAME });
   try {
     return (await probe(client, powers)) ? (await client.status()).pid : null;
   } catch (thrown) {

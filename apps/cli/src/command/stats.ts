@@ -2,7 +2,10 @@ import type { ServiceStats } from "@capsem/api";
 import type { Handler } from "../context.ts";
 import { renderBytes, renderPairs, renderSpan, renderTable } from "../render.ts";
 
-export const stats: Handler = async ({ client, output, json }) => {
+export const stats: Handler = async (context, args) => {
+  const { client, output, json } = context;
+  const word = args.words[0];
+  if (word !== undefined) return await (await import("./vm-stats.ts")).vmStats(context, word);
   const found = await (await client()).operation("stats")({});
   await (json ? output.json(found) : output.print(renderStats(found)));
   return 0;

@@ -1,7 +1,7 @@
 import type { ServiceStatus } from "@capsem/api";
 import type { Handler } from "../context.ts";
 import { findGateway, type GatewayState } from "../gateway-state.ts";
-import { renderPairs } from "../render.ts";
+import { counted, renderPairs } from "../render.ts";
 
 export const status: Handler = async (context) => {
   const { client, powers, output, json } = context;
@@ -19,6 +19,16 @@ function gatewayText(gateway: GatewayState | null): string {
     : `pid ${gateway.pid} does not answer`;
 }
 
+function policyText({ preset, rules, has_corp: hasCorp, faults }: ServiceStatus["policy"]): string {
+  const corp = hasCorp ? ", the corporation's among them" : "";
+  const bad = faults === 0 ? "" : `; ${counted(faults, "fault")}: capsem settings list`;
+  return `${preset}, ${counted(rules, "rule")}${corp}${bad}`;
+}
+
+function asksText(pending: number): string {
+  return pending === 0 ? "none waits" : `${counted(pending, "call waits", "calls wait")}: capsem asks list`;
+}
+
 export function renderStatus(found: ServiceStatus, gateway?: string): string {
   const { accelerator, pool, limits, vms, confinement } = found;
   return renderPairs([
@@ -29,6 +39,12 @@ export function renderStatus(found: ServiceStatus, gateway?: string): string {
     ["accelerator", accelerator === null ? "not known yet" : `${accelerator.name} (${accelerator.reason})`],
     ["confinement", `${confinement.is_enforced ? "on" : "off"} (${confinement.reason})`],
     ["image", found.image ?? "none"],
+    ["policy", policyText(found.policy)],
+    [
+      "ledger",
+      found.ledger.reason === null ? found.ledger.state : `${found.ledger.state} (${found.ledger.reason})`,
+    ],
+    ["asks", asksText(found.asks.pending)],
     ["vms", `${vms.running} running, ${vms.total} in all`],
     ["pool", `${pool.warm} warm, ${pool.preparing} preparing, target ${pool.target}`],
     [

@@ -1,5 +1,5 @@
 import { posixTables } from "./posix-script.ts";
-import type { WordRow } from "./word-table.ts";
+import { NAME_COMMANDS, type WordRow } from "./word-table.ts";
 
 export function bashScript(rows: readonly WordRow[]): string {
   return `# Completes capsem in bash. Made by: capsem completions bash
@@ -7,14 +7,14 @@ ${posixTables(rows)}
 _capsem_offer() {
   local cur=$2
   case "$1" in
-    vm) COMPREPLY=($(compgen -W "$(_capsem_vms "$3")" -- "$cur")) ;;
+    ${Object.keys(NAME_COMMANDS).join(" | ")}) COMPREPLY=($(compgen -W "$(_capsem_names "$1" "$3")" -- "$cur")) ;;
     file)
       compopt -o filenames 2>/dev/null
       COMPREPLY=($(compgen -f -- "$cur"))
       ;;
     place)
       compopt -o filenames -o nospace 2>/dev/null
-      COMPREPLY=($(compgen -f -- "$cur") $(compgen -S : -W "$(_capsem_vms "$3")" -- "$cur"))
+      COMPREPLY=($(compgen -f -- "$cur") $(compgen -S : -W "$(_capsem_names vm "$3")" -- "$cur"))
       ;;
     =*)
       local choices=\${1#=}
@@ -27,7 +27,7 @@ _capsem() {
   local cur=\${COMP_WORDS[COMP_CWORD]} pending= word i at kind
   local IFS=$' \\t\\n'
   local -a plain=() kinds=()
-  local _capsem_options _capsem_kinds _capsem_repeats _capsem_kind
+  local _capsem_options _capsem_kinds _capsem_repeats _capsem_kind _capsem_own=
   COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=\${COMP_WORDS[i]}
@@ -46,6 +46,9 @@ _capsem() {
   done
   [[ $cur == = && $pending ]] && cur=
   if [[ $pending ]]; then
+    if ! { ((\${#plain[@]} > 1)) && _capsem_row "\${plain[0]} \${plain[1]}"; }; then
+      _capsem_row "\${plain[0]-}"
+    fi
     _capsem_value "$pending"
     _capsem_offer "$_capsem_kind" "$cur" "\${COMP_WORDS[0]}"
     return

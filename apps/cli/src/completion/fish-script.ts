@@ -1,13 +1,20 @@
 import type { Option } from "../option-table.ts";
-import { firstWords, valuedOptions, valueKind, type WordKind, type WordRow } from "./word-table.ts";
+import {
+  firstWords,
+  NAME_COMMANDS,
+  valuedOptions,
+  valueKind,
+  type WordKind,
+  type WordRow,
+} from "./word-table.ts";
 
 export function fishScript(rows: readonly WordRow[]): string {
   const first = firstWords(rows);
   const lines = rows.flatMap((row) => rowLines(row));
   return `# Completes capsem in fish. Made by: capsem completions fish
 
-function __capsem_vms
-    CAPSEM_NO_AUTOSTART=1 command capsem list --names 2>/dev/null
+function __capsem_names
+    CAPSEM_NO_AUTOSTART=1 command capsem $argv --names 2>/dev/null
 end
 
 # The words before the current one, without options and their values; nothing after --.
@@ -69,11 +76,16 @@ function optionLine(key: string, option: Option): string {
 function offer(word: WordKind): string {
   switch (word.kind) {
     case "vm":
-      return "-f -a '(__capsem_vms)'";
+    case "ledger":
+    case "rule":
+    case "setting":
+    case "ask":
+    case "credential":
+      return `-f -a '(__capsem_names ${NAME_COMMANDS[word.kind].replace(" --names", "")})'`;
     case "file":
       return "-F";
     case "place":
-      return "-F -a '(__capsem_vms | string replace -r \"\\$\" :)'";
+      return "-F -a '(__capsem_names list | string replace -r \"\\$\" :)'";
     case "choice":
       return `-f -a '${word.choices.join(" ")}'`;
     case "other":

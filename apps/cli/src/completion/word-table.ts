@@ -1,9 +1,9 @@
-import type { Command } from "../command-table.ts";
+import type { Command, NameKind } from "../command-table.ts";
 import { COMMON_OPTIONS, type Option } from "../option-table.ts";
 
 /** What may stand at one place of a command line. `place` is a local file, or a VM's name and a colon. */
 export type WordKind =
-  | { readonly kind: "vm" | "file" | "place" | "other" }
+  | { readonly kind: "vm" | "file" | "place" | "other" | NameKind }
   | { readonly kind: "choice"; readonly choices: readonly string[] };
 
 /** One row: what follows these first words. */
@@ -53,6 +53,16 @@ export function firstWords(rows: readonly WordRow[]): string[] {
   return rows.flatMap(({ key }) => (key.includes(" ") ? [] : [key]));
 }
 
+/** The command that lists the names of a kind; it starts no service. */
+export const NAME_COMMANDS = {
+  vm: "list --names",
+  ledger: "ledger list --names",
+  rule: "rules list --names",
+  setting: "settings list --names",
+  ask: "asks list --names",
+  credential: "credentials list --names",
+} as const satisfies Readonly<Record<Exclude<NameKind, "file"> | "vm", string>>;
+
 /** Names of all options that take a value, as they are typed. */
 export function valuedOptions(rows: readonly WordRow[]): string[] {
   const names = rows.flatMap(({ options }) =>
@@ -95,8 +105,10 @@ function placeholdersOf({ name, usage, words }: Command): string[] {
   return found.filter((word) => word !== "OPTIONS" && word !== "WORD").slice(0, words[1]);
 }
 
-function kindOf({ name, choices }: Command, word: string): WordKind {
+function kindOf({ name, choices, completes }: Command, word: string): WordKind {
   const closed = choices?.[word];
+  const named = completes?.[word];
+  if (named !== undefined) return { kind: named };
   if (closed !== undefined) return { kind: "choice", choices: closed };
   if (name === "cp") return { kind: "place" };
   return { kind: word === "VM" ? "vm" : "other" };

@@ -1,5 +1,5 @@
 import { posixTables } from "./posix-script.ts";
-import type { WordRow } from "./word-table.ts";
+import { NAME_COMMANDS, type WordRow } from "./word-table.ts";
 
 /** What is offered is found by a function that needs no line editor, so that a test can ask it. */
 export function zshScript(rows: readonly WordRow[]): string {
@@ -11,6 +11,7 @@ _capsem_find() {
   emulate -L zsh
   local cur=\${@[-1]} pending= word at
   local -a plain kinds
+  _capsem_own=
   reply=()
   _capsem_kind=choice
   for word in \${@[2,-2]}; do
@@ -29,6 +30,9 @@ _capsem_find() {
     fi
   done
   if [[ -n $pending ]]; then
+    if ! { ((\${#plain} > 1)) && _capsem_row "\${plain[1]} \${plain[2]}"; }; then
+      _capsem_row "\${plain[1]-}"
+    fi
     _capsem_value $pending
     _capsem_list $1
     return
@@ -58,7 +62,8 @@ _capsem_find() {
 
 _capsem_list() {
   case $_capsem_kind in
-    vm | place) reply=(\${(f)"$(_capsem_vms $1)"}) ;;
+    place) reply=(\${(f)"$(_capsem_names vm $1)"}) ;;
+    ${Object.keys(NAME_COMMANDS).join(" | ")}) reply=(\${(f)"$(_capsem_names $_capsem_kind $1)"}) ;;
     # Quoted: a bare = names a program's path in zsh.
     '='*)
       reply=(\${(s:,:)\${_capsem_kind#=}})
@@ -69,7 +74,7 @@ _capsem_list() {
 
 _capsem() {
   local -a reply
-  local _capsem_kind _capsem_options _capsem_kinds _capsem_repeats
+  local _capsem_kind _capsem_options _capsem_kinds _capsem_repeats _capsem_own
   _capsem_find "\${(@)words[1,CURRENT]}"
   case $_capsem_kind in
     file) _files ;;
@@ -77,7 +82,7 @@ _capsem() {
       compadd -S : -- $reply
       _files
       ;;
-    choice | vm) compadd -- $reply ;;
+    choice | ${Object.keys(NAME_COMMANDS).join(" | ")}) compadd -- $reply ;;
   esac
 }
 

@@ -1,9 +1,9 @@
 import { execFile } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { DOCTOR_COMMAND_MS, RECORD_BYTES_MAX } from "../limits.ts";
-import { readSmallFile } from "../own-home.ts";
+import { DOCTOR_COMMAND_MS } from "../limits.ts";
 import type { Powers } from "../powers.ts";
+import { settingOfFile } from "../settings-file.ts";
 import type { Finding } from "./findings.ts";
 
 const NAME = "confinement";
@@ -20,14 +20,15 @@ export async function confinement(powers: Powers): Promise<Finding> {
   const lacks = [...(landlock > 0 ? [] : ["Landlock"]), ...(seccomp ? [] : ["seccomp filters"])];
   if (lacks.length === 0) return finding("good", `Landlock (version ${landlock}) and seccomp`, "");
   const detail = `this kernel has no ${lacks.join(" and no ")}`;
-  if (allowsUnconfined(powers.home)) {
+  if (settingOfFile(powers.home, "confinement.allow_unconfined") === true) {
     return finding(
       "warning",
-      `${detail}; settings.json starts VMs without`,
+      `${detail}; settings.toml starts VMs without`,
       "Boot a kernel with Landlock switched on",
     );
   }
-  const remedy = 'Boot a kernel with Landlock switched on, or set "allow_unconfined": true in settings.json';
+  const remedy =
+    "Boot a kernel with Landlock switched on, or run ./capsem settings set confinement.allow_unconfined=true";
   return finding("missing", `${detail}, so VMs do not start`, remedy);
 }
 
@@ -44,18 +45,6 @@ function landlockVersion(addon: string): Promise<number> {
       resolve(error === null && Number.isInteger(version) ? version : 0);
     });
   });
-}
-
-function allowsUnconfined(home: string): boolean {
-  try {
-    const settings = JSON.parse(readSmallFile(join(home, "settings.json"), RECORD_BYTES_MAX)) as {
-      allow_unconfined?: unknown;
-    };
-    return settings.allow_unconfined === true;
-  } catch {
-    // None, or one that the service itself refuses.
-    return false;
-  }
 }
 
 function readText(path: string): string {

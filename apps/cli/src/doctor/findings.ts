@@ -3,6 +3,7 @@ import { confinement } from "./confinement.ts";
 import { gateway } from "./gateway.ts";
 import { homeFolder } from "./home.ts";
 import { diskSpace, guestImage, kvm, nodeVersion, serviceSocket } from "./machine.ts";
+import { ledger, policy } from "./policy.ts";
 import { program } from "./program.ts";
 import { vmRecords } from "./vm-records.ts";
 
@@ -43,6 +44,8 @@ export function findings(powers: Powers): Check[] {
     () => confinement(powers),
     () => vmRecords(powers),
     () => serviceSocket(powers),
+    () => policy(powers),
+    () => ledger(powers),
     () => gateway(powers),
   ];
 }

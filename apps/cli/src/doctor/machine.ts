@@ -4,6 +4,7 @@ import { messageOf } from "@capsem/base";
 import { DISK_FLOOR_BYTES } from "../limits.ts";
 import type { Powers } from "../powers.ts";
 import { renderBytes } from "../render.ts";
+import { CLIENT_NAME } from "../version.ts";
 import type { Finding } from "./findings.ts";
 
 const NODE_MIN = [20, 20] as const;
@@ -67,7 +68,7 @@ export async function serviceSocket(powers: Powers): Promise<Finding> {
     import("@capsem/sdk/node"),
     import("../probe.ts"),
   ]);
-  const client = createNodeClient({ home: powers.home });
+  const client = createNodeClient({ home: powers.home, clientName: CLIENT_NAME });
   try {
     if (!(await probe(client, powers))) {
       return { name, state: "good", detail: "not running; the next command starts it", remedy: "" };
@@ -78,7 +79,7 @@ export async function serviceSocket(powers: Powers): Promise<Finding> {
     if (vms.running === 0) return { name, state: "good", detail, remedy: "" };
     if (confinement.is_enforced)
       return { name, state: "good", detail: `${detail}; VMs confined by ${confinement.reason}`, remedy: "" };
-    const remedy = 'Stop what runs unconfined, and take "allow_unconfined" out of settings.json';
+    const remedy = "Run ./capsem settings reset confinement.allow_unconfined, and stop what runs unconfined";
     return { name, state: "warning", detail: `${detail}; VMs not confined: ${confinement.reason}`, remedy };
   } catch (thrown) {
     return { name, state: "missing", detail: messageOf(thrown), remedy: "Run ./capsem service stop --force" };

@@ -4,6 +4,8 @@ import { apiFailure, type ExecRequest, type Finding, type Panic, type RouteName 
 import { newId } from "@capsem/base";
 import { FILE_HANDLERS } from "./fixture-files.ts";
 import { FixtureJob } from "./fixture-job.ts";
+import type { FixtureCaller } from "./fixture-policy.ts";
+import { EVIDENCE_HANDLERS, POLICY_HANDLERS } from "./fixture-policy-handlers.ts";
 import { FIXTURE_LIMITS, type FixtureState, type FixtureVm } from "./fixture-state.ts";
 
 export interface Call {
@@ -45,6 +47,8 @@ const FINDINGS: readonly Finding[] = [
 
 export const HANDLERS: Partial<Record<RouteName, Handler>> = {
   ...FILE_HANDLERS,
+  ...POLICY_HANDLERS,
+  ...EVIDENCE_HANDLERS,
   health: () => ok,
   status: ({ state }) => ({
     version: "0.1.0",
@@ -57,6 +61,15 @@ export const HANDLERS: Partial<Record<RouteName, Handler>> = {
     confinement: { is_enforced: false, reason: "a fixture confines nothing" },
     pool: { warm: 2, preparing: 0, target: 2 },
     goldens: { ready: 1, making: 0 },
+    policy: {
+      preset: "developer",
+      digest: state.policy.digest,
+      rules: state.policy.inForce.length,
+      has_corp: true,
+      faults: 0,
+    },
+    ledger: { state: "ok", reason: null },
+    asks: { pending: state.policy.pending.length },
     limits: FIXTURE_LIMITS,
   }),
   stats: ({ state }) => ({
@@ -115,7 +128,12 @@ export const HANDLERS: Partial<Record<RouteName, Handler>> = {
   },
   exec: async (call) => {
     const body = (await call.json()) as ExecRequest;
-    const job = startJob(vmOf(call), body, body.stdin !== undefined);
+    const vm = vmOf(call);
+    const start = () => startJob(vm, body, body.stdin !== undefined);
+    const left = new AbortController();
+    call.response.once("close", () => left.abort());
+    const caller = callerOf(call.request, left.signal);
+    const job = await call.state.exec(vm, commandText(body), caller, start);
     job.child.stdin?.end(Buffer.from(body.stdin?.data ?? "", body.stdin?.encoding ?? "utf8"));
     call.response.once("close", () => job.kill(9));
     await job.done;
@@ -179,6 +197,21 @@ export function startJob(vm: FixtureVm, request: FixtureStart, stdin: boolean): 
   );
   vm.jobs.set(job.id, job);
   return job;
+}
+
+export function commandText({ command, argv = [] }: Pick<FixtureStart, "command" | "argv">): string {
+  return command ?? argv.join(" ");
+}
+
+export function callerOf({ headers }: IncomingMessage, signal: AbortSignal): FixtureCaller {
+  const client = headers["x-capsem-client"];
+  const [, traceId = null] = String(headers.traceparent ?? "").split("-");
+  return {
+    requester: "user uid 1000",
+    client: typeof client === "string" ? client : null,
+    traceId,
+    signal,
+  };
 }
 
 /** The kept output from a byte offset on. */

@@ -11,7 +11,7 @@ import {
   toApiFailure,
 } from "@capsem/api";
 import { WebSocketServer } from "ws";
-import { type Call, HANDLERS, vmOf } from "./fixture-handlers.ts";
+import { type Call, callerOf, HANDLERS, vmOf } from "./fixture-handlers.ts";
 import { FixtureState } from "./fixture-state.ts";
 import { serveStream } from "./fixture-stream.ts";
 
@@ -89,19 +89,25 @@ async function answer(
     response.writeHead(200, { "content-type": "application/json" });
     response.end(JSON.stringify(result));
   } catch (thrown) {
-    const { kind, message, retryable } = toApiFailure(thrown);
-    const { status } = ERRORS[kind];
+    const { status, body } = refusal(thrown);
     if (response.headersSent) response.destroy();
-    else
-      response.writeHead(status).end(JSON.stringify({ error: { kind, reason: message, status, retryable } }));
+    else response.writeHead(status).end(body);
   }
+}
+
+function refusal(thrown: unknown): { status: number; body: string } {
+  const { kind, message: reason, retryable, facts } = toApiFailure(thrown);
+  const { status } = ERRORS[kind];
+  return { status, body: JSON.stringify({ error: { ...facts, kind, reason, status, retryable } }) };
 }
 
 function match(method: string, path: string): { name: RouteName; params: Record<string, string> } {
   for (const [name, route] of Object.entries(ROUTES)) {
     const pattern = new RegExp(`^${route.path.replace(/\{(\w+)\}/g, "(?<$1>[^/]+)")}$`);
     const found = route.method === method ? pattern.exec(path) : null;
-    if (found !== null) return { name: name as RouteName, params: { ...found.groups } };
+    if (found === null) continue;
+    const params = Object.entries(found.groups ?? {}).map(([word, text]) => [word, decodeURIComponent(text)]);
+    return { name: name as RouteName, params: Object.fromEntries(params) };
   }
   throw apiFailure("route_not_found", `Cannot find route ${method} ${path}`);
 }
@@ -123,14 +129,15 @@ function serveSockets(server: Server, state: FixtureState, seen: string[]): void
       }
       const vm = vmOf({ state, params });
       const log = (message: StreamClientMessage) => seen.push(`STREAM ${message.type}`);
-      sockets.handleUpgrade(request, socket, head, (web) => serveStream(vm, web, log));
-    } catch (thrown) {
-      const { kind, message, retryable } = toApiFailure(thrown);
-      const body = JSON.stringify({
-        error: { kind, reason: message, status: ERRORS[kind].status, retryable },
+      sockets.handleUpgrade(request, socket, head, (web) => {
+        const left = new AbortController();
+        web.once("close", () => left.abort());
+        serveStream(state, vm, web, callerOf(request, left.signal), log);
       });
-      const head404 = `HTTP/1.1 ${ERRORS[kind].status} Refused\r\ncontent-length: ${Buffer.byteLength(body)}`;
-      socket.end(`${head404}\r\nconnection: close\r\n\r\n${body}`);
+    } catch (thrown) {
+      const { status, body } = refusal(thrown);
+      const line = `HTTP/1.1 ${status} Refused\r\ncontent-length: ${Buffer.byteLength(body)}`;
+      socket.end(`${line}\r\nconnection: close\r\n\r\n${body}`);
     }
   });
 }

@@ -4,6 +4,8 @@ import { join } from "node:path";
 import { apiFailure, type CreateRequest, checkEnv, type ServiceEvent, type VmInfo } from "@capsem/api";
 import { NAME_PATTERN, newId } from "@capsem/base";
 import type { FixtureJob } from "./fixture-job.ts";
+import { FixtureLedgers } from "./fixture-ledger.ts";
+import { type FixtureCaller, FixturePolicy } from "./fixture-policy.ts";
 
 export interface FixtureVm {
   info: VmInfo;
@@ -19,6 +21,10 @@ export const FIXTURE_LIMITS = { running_max: 8, retained_max: 32, memory_gib_max
 /** VMs that are folders of this host: enough to test a client, nothing of a VM. */
 export class FixtureState {
   readonly vms = new Map<string, FixtureVm>();
+  readonly ledgers = new FixtureLedgers();
+  readonly policy = new FixturePolicy((ask) =>
+    this.tell({ type: "ask", seq: 0, time: "2025-01-02T03:04:09.000Z", ask }),
+  );
   readonly folder: string;
   readonly #followers = new Set<(event: ServiceEvent) => void>();
   #seq = 0;
@@ -30,7 +36,8 @@ export class FixtureState {
   /** `hello` at once, then what happens, until the returned function is called. */
   follow(follower: (event: ServiceEvent) => void): () => void {
     const vms = [...this.vms.values()].map((vm) => vm.info);
-    follower({ type: "hello", seq: this.#seq, service_started_at: "2025-01-02T03:04:05.000Z", vms });
+    const asks = this.policy.pending;
+    follower({ type: "hello", seq: this.#seq, service_started_at: "2025-01-02T03:04:05.000Z", vms, asks });
     this.#followers.add(follower);
     return () => this.#followers.delete(follower);
   }
@@ -71,6 +78,9 @@ export class FixtureState {
     };
     const vm: FixtureVm = { info, env, folder, jobs: new Map(), onGone: null };
     this.vms.set(id, vm);
+    this.ledgers.open(id, info.name);
+    // A test breaks one by this name.
+    if (info.name === "broken") this.ledgers.get(id).isBroken = true;
     this.tell({ type: "vm", seq: 0, time: "2025-01-02T03:04:06.000Z", vm: info });
     return vm;
   }
@@ -88,10 +98,28 @@ export class FixtureState {
     return vm;
   }
 
+  /** Judges a command, records it, and does it when it may be done. */
+  async exec<T>(vm: FixtureVm, command: string, caller: FixtureCaller, work: () => T): Promise<T> {
+    const decision = this.policy.decide(command);
+    const act = { command, ...caller, decision, outcome: null, exitCode: null };
+    const row = this.ledgers.append(vm.info.id, act);
+    try {
+      await this.policy.admit(decision, vm.info, command, caller);
+    } catch (thrown) {
+      row.outcome = decision.action === "block" ? "blocked" : "denied";
+      throw thrown;
+    }
+    const done = work();
+    row.outcome = "done";
+    row.exitCode = 0;
+    return done;
+  }
+
   delete(id: string): void {
     const vm = this.vms.get(id);
     if (vm === undefined) return;
     this.vms.delete(id);
+    this.ledgers.close(id);
     for (const job of vm.jobs.values()) job.kill(9);
     rmSync(vm.folder, { recursive: true, force: true });
     vm.onGone?.();

@@ -1,0 +1,136 @@
+import type { LintFindingInfo, RuleFields, RuleInfo, RuleList } from "@capsem/api";
+import type { Args } from "../args.ts";
+import { usageError } from "../cli-error.ts";
+import type { Context, Handler } from "../context.ts";
+import { POLICY_TEXT_BYTES_MAX } from "../limits.ts";
+import { colorOf, paintOf } from "../paint.ts";
+import { type Cell, counted, renderTable } from "../render.ts";
+import { readRule } from "../rule-file.ts";
+import { readText } from "../text-input.ts";
+
+export const list: Handler = async (context, args) => {
+  const { client, output, powers, json } = context;
+  const found = await (await client()).rules.list();
+  if (json) await output.json(found);
+  else if (args.flag("names"))
+    await output.print(
+      found.rules.flatMap(({ source, name }) => (source === "user" ? `${name}\n` : "")).join(""),
+    );
+  else {
+    const columns = powers.stdout.size()?.cols;
+    const shown = args.flag("all") ? found.rules : found.rules.filter(({ source }) => source !== "builtin");
+    await output.line(headOf(found));
+    const rows = shown.map(rowOf);
+    if (rows.length > 0) {
+      const head = ["PRIORITY", "ACTION", "RULE", "MATCH", "REASON"];
+      await output.print(`\n${renderTable(head, rows, columns, paintOf(powers))}`);
+    }
+    await output.print(`\n${postureText(found.posture)}`);
+    const hidden = found.rules.length - shown.length;
+    if (hidden > 0) await output.line(`before that ${counted(hidden, "built-in rule")}: --all shows more`);
+    await tellFindings(context, found.findings);
+  }
+  return 0;
+};
+
+function headOf({ preset, rules, digest }: RuleList): string {
+  const count = (source: RuleInfo["source"]) => rules.filter((rule) => rule.source === source).length;
+  const corp = count("corp") === 0 ? "" : `${count("corp")} of the corporation's, `;
+  return `preset ${preset}: ${corp}${count("user")} of yours, ${count("builtin")} built in; digest ${digest.slice(0, 12)}`;
+}
+
+function rowOf(rule: RuleInfo): Cell[] {
+  const action = rule.enabled ? rule.action : `${rule.action} (off)`;
+  const detection = rule.detection_level === "none" ? "" : ` [${rule.detection_level}]`;
+  return [
+    String(rule.priority),
+    { text: action, color: rule.enabled ? colorOf(rule.action) : "dim" },
+    rule.id,
+    rule.match.replace(/\s+/g, " "),
+    `${rule.reason}${detection}`,
+  ];
+}
+
+function postureText(posture: RuleList["posture"]): string {
+  const of = (action: string) =>
+    Object.entries(posture).flatMap(([type, each]) => (each === action ? [type] : []));
+  const lines = ["block", "ask", "allow"].flatMap((action) => {
+    const types = of(action);
+    return types.length === 0 ? [] : [`  ${action}: ${types.sort().join(", ")}\n`];
+  });
+  return `where no rule matches:\n${lines.join("")}`;
+}
+
+export const put: Handler = async (context, args) => {
+  const { name, fields } = await ruleOf(context, args);
+  const changed = await (await context.client()).rules.put(name, fields);
+  if (context.json) await context.output.json(changed);
+  else {
+    await context.output.line(`${idOf(name)} ${fields.enabled === false ? "is written, and off" : "holds"}`);
+    await tellFindings(context, changed.findings);
+  }
+  return 0;
+};
+
+export const remove: Handler = async (context, args) => {
+  const name = args.word(0);
+  const changed = await (await context.client()).rules.delete(name);
+  if (context.json) await context.output.json(changed);
+  else {
+    await context.output.line(`${idOf(name)} is gone`);
+    await tellFindings(context, changed.findings);
+  }
+  return 0;
+};
+
+export const lint: Handler = async ({ client, output, powers, json }, args) => {
+  const file = args.words[0];
+  const text = file === undefined ? undefined : await readText(powers, file, POLICY_TEXT_BYTES_MAX);
+  const found = await (await client()).rules.lint(text);
+  const isBad = found.faults.length > 0;
+  if (json) await output.json(found);
+  else {
+    const { faultLine } = await import("../error-text.ts");
+    const name = file === undefined || file === "-" ? null : file;
+    for (const fault of found.faults) await output.line(faultLine(fault, name ?? fault.file));
+    for (const each of found.findings) await output.line(findingLine(each));
+    if (!isBad && found.findings.length === 0) await output.line(`${counted(found.rules, "rule")}, no fault`);
+  }
+  return isBad ? 1 : 0;
+};
+
+export async function tellFindings({ output }: Context, findings: readonly LintFindingInfo[]): Promise<void> {
+  for (const each of findings) await output.say(findingLine(each));
+}
+
+function findingLine({ kind, message, line }: LintFindingInfo): string {
+  return `${kind}${line === null ? "" : `, line ${line}`}: ${message}`;
+}
+
+function idOf(name: string): string {
+  return name.includes(".") ? name : `profiles.rules.${name}`;
+}
+
+async function ruleOf({ powers }: Context, args: Args): Promise<{ name: string; fields: RuleFields }> {
+  const file = args.text("file");
+  const name = args.words[0];
+  if (file !== undefined) {
+    if (["match", "action", "reason", "priority", "detection", "disabled"].some((each) => args.flag(each)))
+      throw usageError("Cannot use --file beside what it says itself: give the rule in one way");
+    return readRule(await readText(powers, file, POLICY_TEXT_BYTES_MAX), name);
+  }
+  const [match, action, reason, detection] = ["match", "action", "reason", "detection"].map((each) =>
+    args.text(each),
+  );
+  if (name === undefined || match === undefined || action === undefined)
+    throw usageError("Cannot use rules put: a name, --match and --action are needed, or --file");
+  const priority = args.number("priority", 10, 1_000, 1);
+  const fields = {
+    ...{ match, action },
+    ...(reason === undefined ? {} : { reason }),
+    ...(detection === undefined ? {} : { detection_level: detection }),
+    ...(priority === undefined ? {} : { priority }),
+    ...(args.flag("disabled") ? { enabled: false } : {}),
+  };
+  return { name, fields };
+}
