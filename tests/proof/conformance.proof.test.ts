@@ -33,7 +33,8 @@ describe("the official conformance suite", skipUnless("conformance"), () => {
     gateway = await rig.startGateway();
     home = openClientHome();
     const calls = gatewayCalls(gateway.url, { tokenFile: gateway.tokenFile });
-    face = await startHttpFace(() => createServer(calls, { version: "0.0.0", timeoutMs: 30_000, every }));
+    const options = { version: "0.0.0", timeoutMs: 30_000, every, stateKey: () => new Uint8Array(32) };
+    face = await startHttpFace(() => createServer(calls, options));
   });
   afterAll(async () => {
     await face?.stop();

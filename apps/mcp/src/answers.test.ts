@@ -1,10 +1,11 @@
-import { ERRORS, type ExecResult, type VmInfo } from "@capsem/api";
+import { ERRORS, type ErrorKind, type ExecResult, type VmInfo } from "@capsem/api";
 import { createNodeClient } from "@capsem/sdk/node";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { type Rig, startRig } from "../../service/src/testing/rig.ts";
+import type { Calls } from "./attempt.ts";
 import { timeoutOf, withTimeout } from "./call-limit.ts";
-import type { Calls } from "./call-tool.ts";
 import { failureOf } from "./failure-of.ts";
+import { ID_CHARS_MAX } from "./limits.ts";
 import { type Connected, connect } from "./testing/connected.ts";
 import { type FixtureGateway, startFixtureGateway } from "./testing/fixture-gateway.ts";
 
@@ -37,6 +38,12 @@ afterAll(async () => {
   await rig?.close();
 });
 
+const refuseAll = (error: Readonly<Record<string, unknown>>) => {
+  gateway.intercept = (_, response) => {
+    response.writeHead(Number(error.status)).end(JSON.stringify({ error }));
+    return true;
+  };
+};
 const create = async () => (await mcp.value<VmInfo>("capsem_create")).id;
 const states = async () => (await mcp.value<{ vms: VmInfo[] }>("capsem_list")).vms.map(({ state }) => state);
 
@@ -90,20 +97,44 @@ describe("a failure", () => {
     expect(reason).toContain("60 GiB asked, limits 0.25 to 4");
   });
 
-  it.each(["service_away", "unavailable"] as const)("names the remedy of %s", async (kind) => {
-    gateway.intercept = (_, response) => {
-      const { status, retryable } = ERRORS[kind];
-      const error = { kind, reason: "Cannot reach the service: it does not run", status, retryable };
-      response.writeHead(status).end(JSON.stringify({ error }));
-      return true;
-    };
+  it.each<[ErrorKind, string]>([
+    ["service_away", "ask the user to run: capsem service start"],
+    ["unavailable", "ask the user to run: capsem service start"],
+    ["ledger_away", "if it goes on, ask the user to run: capsem status"],
+    ["ledger_full", "ask the user to give it more room: capsem settings set ledger.vm_mib_max=MIB"],
+    ["ledger_broken", "ask the user to run: capsem ledger verify --all"],
+    ["locked", "ask the user to look at the corporation's policy: capsem corp info"],
+  ])("names the remedy of %s", async (kind, remedy) => {
+    const { status, retryable } = ERRORS[kind];
+    refuseAll({ kind, reason: "Cannot do this: it does not run", status, retryable });
     expect(await mcp.failure("capsem_list")).toEqual({
       kind: "http",
-      reason: "Cannot reach the service: it does not run; ask the user to run: capsem service start",
-      status: ERRORS[kind].status,
+      reason: `Cannot do this: it does not run; ${remedy}`,
+      status,
       code: kind,
-      retryable: true,
+      retryable,
     });
+  });
+
+  it("by a rule has kind policy, the rule, and its reason as one line", async () => {
+    const reason = "Cannot run the command: blocked by corp.no-curl: nothing is fetched\nwith curl";
+    refuseAll({ kind: "policy", reason, status: 403, retryable: false, rule_id: "corp.no-curl" });
+    expect(await mcp.failure("capsem_list")).toEqual({
+      kind: "policy",
+      reason: "Cannot run the command: blocked by corp.no-curl: nothing is fetched with curl",
+      status: 403,
+      code: "policy",
+      rule_id: "corp.no-curl",
+      retryable: false,
+    });
+  });
+
+  it("by a rule repeats no more of a rule's name than a rule's name can have", async () => {
+    const rule_id = `corp.\u202e${"x".repeat(5_000)}`;
+    refuseAll({ kind: "policy", reason: "no", status: 403, retryable: false, rule_id, ask_id: 5 });
+    const failure = await mcp.failure("capsem_list");
+    expect(failure.rule_id).toHaveLength(ID_CHARS_MAX);
+    expect(failure).not.toHaveProperty("ask_id");
   });
 });
 

@@ -7,7 +7,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest
 import { useGateways } from "../../gateway/src/testing/use-gateways.ts";
 import { tokenPath } from "../../gateway/src/token-file.ts";
 import { type Rig, startRig } from "../../service/src/testing/rig.ts";
-import { connectedOf } from "./testing/connected.ts";
+import { startAskingGateway } from "./testing/asking-gateway.ts";
+import { connectedOf, ERAS } from "./testing/connected.ts";
 import { type FixtureGateway, startFixtureGateway } from "./testing/fixture-gateway.ts";
 import { type Program, packProgram } from "./testing/program.ts";
 
@@ -98,6 +99,26 @@ describe("the official client, over stdio and a gateway", () => {
     expect(await mcp.failure("capsem_list")).toMatchObject({ status: 401 });
     writeFileSync(tokenFile, gateway.token);
     expect(await mcp.value("capsem_list")).toEqual({ vms: [] });
+  });
+
+  it.each(ERAS)("asks its user in the midst of a call (%s)", async (era) => {
+    const asking = await startAskingGateway();
+    const pin = era === "2026-07-28" ? { versionNegotiation: { mode: { pin: era } } } : {};
+    const mcp = await connect(
+      { capabilities: { elicitation: { form: {} } }, ...pin },
+      { url: asking.url, tokenFile },
+    );
+    const forms: string[] = [];
+    mcp.client.setRequestHandler("elicitation/create", ({ params }) => {
+      forms.push(params.message);
+      return { action: "accept", content: { decision: "once" } };
+    });
+    const args = { vm_id: "vm_aaaaaaaaaaaaaaaa", command: "make deploy", timeout_secs: 20 };
+    expect(await mcp.value<ExecResult>("capsem_exec", args)).toMatchObject({ exit_code: 0 });
+    expect(forms).toHaveLength(1);
+    expect(asking.done).toEqual(["make deploy"]);
+    expect(new Set(asking.seen.map(({ client }) => client))).toEqual(new Set(["capsem-mcp/0.1.0 (test 1)"]));
+    await asking.close();
   });
 
   it("writes a file of several megabytes through one line", async () => {

@@ -1,5 +1,6 @@
 import { CapsemError } from "@capsem/sdk";
-import { REASON_CHARS_MAX } from "./limits.ts";
+import { cleanLine } from "./clean-line.ts";
+import { ID_CHARS_MAX, REASON_CHARS_MAX } from "./limits.ts";
 import { type FailureObject, ToolFailure } from "./tool-failure.ts";
 
 /** What is known of a call that failed. */
@@ -75,7 +76,7 @@ function endedFromHere(call: FailedCall, kind: "cancelled" | "timeout"): Failure
 }
 
 /** Kinds of the API that are kinds of a tool as well; all others are an HTTP status with a code. */
-const SAME_KINDS = ["invalid_input", "cancelled", "timeout"] as const;
+const SAME_KINDS = ["invalid_input", "cancelled", "timeout", "policy"] as const;
 
 function answered(call: FailedCall, thrown: CapsemError, status: number): FailureObject {
   const { kind: code, message, retryable, outcome } = thrown;
@@ -84,7 +85,15 @@ function answered(call: FailedCall, thrown: CapsemError, status: number): Failur
   const isOpen = outcome === "unknown";
   const said = isOpen && !message.includes("unknown") ? `${clean(message)}; ${UNKNOWN}` : clean(message);
   const reason = withRemedy(call, code, said);
-  return { kind, reason, status, code, retryable: retryable && !isOpen };
+  return { kind, reason, status, code, ...idsOf(thrown), retryable: retryable && !isOpen };
+}
+
+/** By which rule, and what a person was asked. */
+function idsOf({ ruleId, askId }: CapsemError): Pick<FailureObject, "rule_id" | "ask_id"> {
+  return {
+    ...(ruleId === undefined ? {} : { rule_id: cleanLine(ruleId, ID_CHARS_MAX) }),
+    ...(askId === undefined ? {} : { ask_id: cleanLine(askId, ID_CHARS_MAX) }),
+  };
 }
 
 function withRemedy({ tool }: FailedCall, code: CapsemError["kind"], said: string): string {
@@ -94,6 +103,14 @@ function withRemedy({ tool }: FailedCall, code: CapsemError["kind"], said: strin
       return `${said}; ${START_SERVICE}`;
     case "unauthorized":
       return `Cannot finish ${tool}: the token was replaced or is not this gateway's; ${GIVE_TOKEN_FILE}`;
+    case "ledger_away":
+      return `${said}; if it goes on, ${ASK} run: capsem status`;
+    case "ledger_full":
+      return `${said}; ${ASK} give it more room: capsem settings set ledger.vm_mib_max=MIB`;
+    case "ledger_broken":
+      return `${said}; ${ASK} run: capsem ledger verify --all`;
+    case "locked":
+      return `${said}; ${ASK} look at the corporation's policy: capsem corp info`;
     default:
       return said;
   }
@@ -123,13 +140,7 @@ function isNeverSent({ cause, outcome }: CapsemError): boolean {
   return cause instanceof Error && "code" in cause && NOT_CONNECTED.has(String(cause.code));
 }
 
-/**
- * A reason may come from the other end: one line, of bounded length, without the characters that change lines or the order
- * in which others are shown.
- */
+/** A reason may come from the other end. */
 function clean(text: string): string {
-  const line = text.replace(UNSEEN, " ").trim();
-  return line.length <= REASON_CHARS_MAX ? line : `${line.slice(0, REASON_CHARS_MAX - 1)}…`;
+  return cleanLine(text, REASON_CHARS_MAX);
 }
-
-const UNSEEN = /[\p{Cc}\u061C\u200E\u200F\u2028\u2029\u202A-\u202E\u2066-\u2069]+/gu;

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { PassThrough } from "node:stream";
 import { createNodeClient } from "@capsem/sdk/node";
 import { afterEach, describe, expect, it } from "vitest";
-import type { Calls } from "./call-tool.ts";
+import type { Calls } from "./attempt.ts";
 import { CALLS_MAX } from "./limits.ts";
 import { serveStdio } from "./mcp-sdk.ts";
 import { parseOptions } from "./options.ts";
@@ -32,7 +32,8 @@ async function start(listener: RequestListener) {
   const answers: Answer[] = [];
   const write = async (text: string) => void answers.push(JSON.parse(text) as Answer);
   const every = () => () => undefined;
-  serveStdio(() => createServer(client as Calls, { version: "0", timeoutMs: 30_000, every }), {
+  const stateKey = () => new Uint8Array(32);
+  serveStdio(() => createServer(client as Calls, { version: "0", timeoutMs: 30_000, every, stateKey }), {
     transport: new StdioLines(input, write),
   });
   closers.push(() => {

@@ -31,6 +31,8 @@ export const END_GRACE_MS = 500;
 export const TOKEN_BYTES_MAX = 1_024;
 /** What a reason, which may come from the other end, may say. */
 export const REASON_CHARS_MAX = 600;
+/** Ids of rules and asks, which may come from the other end as well. */
+export const ID_CHARS_MAX = 160;
 /** How much an answer repeats of a tool's name that is not known. */
 export const NAME_CHARS_MAX = 64;
 /** How long a client of 2026-07-28 may keep the list of tools, which is fixed in a build. */
@@ -38,3 +40,18 @@ export const LIST_TTL_MS = 3_600_000;
 /** Calls that are carried out at once, and how many more may wait for their turn. */
 export const CALLS_MAX = 32;
 export const CALLS_WAITING_MAX = 1_024;
+/** What the service takes of `x-capsem-client`; a longer one counts as none. */
+export const CLIENT_NAME_CHARS_MAX = 128;
+/** Clients that are told apart by a name of their own: each has connections of its own. */
+export const CLIENT_NAMES_MAX = 8;
+/** Of what is asked for, of a rule's reason, and of what a person writes beside the answer. */
+export const ASK_TITLE_CHARS_MAX = 512;
+export const ASK_REASON_CHARS_MAX = 512;
+export const ASK_NOTE_CHARS_MAX = 200;
+/** Asks of one call, one after the other: each is an answer of a person. */
+export const ASK_ROUNDS_MAX = 8;
+/** A form of a person who may be away: longer than an ask of the service waits (300 s). */
+export const ASK_WAIT_MS_MAX = 600_000;
+/** What seals a form's answer outlives its ask, so that who answers too late is told so, and no more than that. */
+export const STATE_LIFE_SECS = 3_600;
+export const STATE_KEY_BYTES = 32;

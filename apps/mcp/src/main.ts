@@ -1,5 +1,6 @@
 import { Failure } from "@capsem/base";
-import type { Calls } from "./call-tool.ts";
+import type { Calls } from "./attempt.ts";
+import { STATE_KEY_BYTES } from "./limits.ts";
 import { serveStdio } from "./mcp-sdk.ts";
 import { HELP, parseOptions } from "./options.ts";
 import type { Powers } from "./powers.ts";
@@ -31,7 +32,13 @@ function main(powers: Powers): void {
 function serve(powers: Powers, calls: Calls, timeoutMs: number): void {
   const transport = new StdioLines(powers.stdin, powers.takeStdout());
   const { every } = powers;
-  serveStdio(() => createServer(calls, { version: VERSION, timeoutMs, every }), { transport });
+  // Made when a person is first asked; the random numbers take longer to load than a start has.
+  let key: Uint8Array | null = null;
+  const stateKey = () => {
+    key ??= powers.random(STATE_KEY_BYTES);
+    return key;
+  };
+  serveStdio(() => createServer(calls, { version: VERSION, timeoutMs, every, stateKey }), { transport });
   // Connections of calls under way end with the process: the service kills their commands.
   transport.ended.then(() => powers.exit(EXIT.ok));
   powers.onEndSignal(() => powers.exit(EXIT.ok));
@@ -41,9 +48,9 @@ function serve(powers: Powers, calls: Calls, timeoutMs: number): void {
 function callsWhenNeeded(url: string, token: TokenSource): Calls {
   let made: Promise<Calls> | null = null;
   return {
-    operation: (name) => async (input, options) => {
+    operation: (name, clientName) => async (input, options) => {
       made ??= import("./calls.ts").then(({ gatewayCalls }) => gatewayCalls(url, token));
-      return (await made).operation(name)(input, options);
+      return (await made).operation(name, clientName)(input, options);
     },
   };
 }

@@ -15,6 +15,7 @@ export function nodePowers(): Powers {
       process.on("SIGTERM", listener);
     },
     every,
+    random: (bytes) => globalThis.crypto.getRandomValues(new Uint8Array(bytes)),
     exit: (code) => process.exit(code),
   };
 }

@@ -19,5 +19,6 @@ export interface Powers {
   onEndSignal(listener: () => void): void;
   /** Calls back again and again until the returned function is called. */
   every(intervalMs: number, tick: () => void): () => void;
+  random(bytes: number): Uint8Array;
   exit(code: number): void;
 }

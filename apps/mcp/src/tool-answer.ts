@@ -17,8 +17,11 @@ export async function resultOf(
   switch (tool.route) {
     case "fileRead":
       return { ...(await readWindow(answer as TransportAnswer, windowRequestOf(args, request))) };
+    case "timeline":
+    case "history":
     case "fileList": {
       const list = answer as Value & { entries: readonly unknown[] };
+      if (args.limit !== undefined) return list;
       const entries = fitting(list.entries, list, "first");
       return entries.length === list.entries.length ? list : { ...list, entries, more: true };
     }
@@ -66,6 +69,9 @@ export function hintOf(tool: Tool): string {
       return "To read it in windows, send the output to a file and use capsem_read_file with offset and max_bytes.";
     case "fileRead":
       return "Ask for a smaller window with offset and max_bytes.";
+    case "timeline":
+    case "history":
+      return "Ask for fewer entries with limit.";
     case "logs":
     case "hostLogs":
       return "Ask for less with tail, grep or max_bytes.";

@@ -3,8 +3,8 @@ import { TOOLS } from "@capsem/api";
 import { createNodeClient } from "@capsem/sdk/node";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { type Rig, startRig } from "../../service/src/testing/rig.ts";
+import type { Calls } from "./attempt.ts";
 import { timeoutOf } from "./call-limit.ts";
-import type { Calls } from "./call-tool.ts";
 import { TEXT_MIRROR_BYTES_MAX } from "./limits.ts";
 import type { Every } from "./progress.ts";
 import { type Connected, connect } from "./testing/connected.ts";
@@ -81,6 +81,9 @@ describe("host tools", () => {
       truncated: false,
     });
     expect(JSON.stringify(await use("capsem_list_files", { vm_id }))).toContain("note.txt");
+    expect(await use("capsem_timeline", { vm_id })).toMatchObject({ entries: expect.any(Array) });
+    expect(await use("capsem_history", { vm_id, search: "COLOUR" })).toMatchObject({ total: 1 });
+    await use("capsem_stats_detail", { vm_id });
     await use("capsem_vm_logs", { vm_id, tail: 5 });
     await use("capsem_host_logs", { tail: 5 });
     expect(await use("capsem_stop", { vm_id })).toEqual({ ok: true });

@@ -1,6 +1,12 @@
-import { Client } from "@modelcontextprotocol/client";
+import {
+  Client,
+  type ClientCapabilities,
+  type ElicitRequestFormParams,
+  type ElicitResult,
+} from "@modelcontextprotocol/client";
 import { InMemoryTransport } from "@modelcontextprotocol/server";
-import type { Calls } from "../call-tool.ts";
+import type { Calls } from "../attempt.ts";
+import { type JSONRPCMessage, serveStdio } from "../mcp-sdk.ts";
 import type { Every } from "../progress.ts";
 import { createServer } from "../server.ts";
 import type { FailureObject } from "../tool-failure.ts";
@@ -29,12 +35,13 @@ export interface CallSettings {
   readonly onprogress?: (progress: { progress: number }) => void;
 }
 
+const stateKey = () => new Uint8Array(32);
 const never: Every = () => () => undefined;
 
 /** The official client and our server in one process. */
 export async function connect(calls: Calls, options: { timeoutMs?: number; every?: Every } = {}) {
   const { timeoutMs = 30_000, every = never } = options;
-  const server = createServer(calls, { version: "0.0.0", timeoutMs, every });
+  const server = createServer(calls, { version: "0.0.0", timeoutMs, every, stateKey });
   const client = new Client({ name: "test", version: "1" });
   const [ours, theirs] = InMemoryTransport.createLinkedPair();
   await server.connect(ours);
@@ -42,6 +49,76 @@ export async function connect(calls: Calls, options: { timeoutMs?: number; every
   // The client checks results against the output schemas that it has seen.
   await client.listTools();
   return connectedOf(client);
+}
+
+export const ERAS = ["2025-11-25", "2026-07-28"] as const;
+export type Era = (typeof ERAS)[number];
+
+export interface Person {
+  readonly era: Era;
+  /** What the client declares; without it, that it has forms. */
+  readonly elicitation?: ClientCapabilities["elicitation"] | null;
+  /** What its user does with a form. */
+  readonly answers?: (form: ElicitRequestFormParams) => ElicitResult | Promise<ElicitResult>;
+  readonly name?: string;
+  readonly timeoutMs?: number;
+  readonly stateKey?: () => Uint8Array;
+}
+
+/** The official client with a person before it, and our server as the program serves it, in one process. */
+export async function connectPerson(calls: Calls, person: Person): Promise<Connected> {
+  const { era, elicitation = { form: {} }, answers, name = "test", timeoutMs = 30_000 } = person;
+  const options = { version: "0.0.0", timeoutMs, every: never, stateKey: person.stateKey ?? stateKey };
+  const [ours, theirs] = InMemoryTransport.createLinkedPair();
+  serveStdio(() => createServer(calls, options), { transport: ours });
+  const client = new Client(
+    { name, version: "1" },
+    {
+      capabilities: elicitation === null ? {} : { elicitation },
+      ...(era === "2026-07-28" ? { versionNegotiation: { mode: { pin: era } } } : {}),
+    },
+  );
+  if (answers !== undefined)
+    client.setRequestHandler("elicitation/create", ({ params }) =>
+      answers(params as ElicitRequestFormParams),
+    );
+  await client.connect(theirs);
+  await client.listTools();
+  return connectedOf(client);
+}
+
+export type Message = Readonly<Record<string, unknown>>;
+
+/** One call of a client that speaks an older revision, in messages; `answer` is what it answers to the form. */
+export async function callInRevision(
+  calls: Calls,
+  protocolVersion: string,
+  params: Message,
+  answer: Message,
+): Promise<{ form: Message; result: CallResult }> {
+  const options = { version: "0.0.0", timeoutMs: 30_000, every: never, stateKey };
+  const [ours, theirs] = InMemoryTransport.createLinkedPair();
+  serveStdio(() => createServer(calls, options), { transport: ours });
+  const send = (message: Message) => theirs.send({ jsonrpc: "2.0", ...message } as JSONRPCMessage);
+  let form: Message = {};
+  const called = new Promise<CallResult>((resolve) => {
+    theirs.onmessage = (message) => {
+      if ("method" in message && "id" in message) {
+        form = message.params ?? {};
+        void send({ id: message.id, ...answer });
+      } else if ("result" in message && message.id === "call")
+        resolve(message.result as unknown as CallResult);
+    };
+  });
+  await theirs.start();
+  const clientInfo = { name: "old", version: "1" };
+  const capabilities = { elicitation: {} };
+  await send({ id: "hello", method: "initialize", params: { protocolVersion, capabilities, clientInfo } });
+  await send({ method: "notifications/initialized" });
+  await send({ id: "call", method: "tools/call", params });
+  const result = await called;
+  await theirs.close();
+  return { form, result };
 }
 
 export function connectedOf(client: Client): Connected {
