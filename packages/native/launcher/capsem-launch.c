@@ -1,7 +1,7 @@
 // Confines itself, then becomes the command that an owner asked for. It never forks: the pid that the owner
 // spawned is the command's, and it dies with the owner.
 //
-//   capsem-launch --parent PID [--uid N --gid N | --as-root-ok] [--read PATH]... [--exec PATH]... [--write PATH]...
+//   capsem-launch --parent PID [--uid N --gid N | --as-root-ok] [--read PATH]... [--exec PATH]... [--write PATH]... [--tree PATH]...
 //     [--read-fd N]... [--write-fd N]... [--keep-fd N]... [--nofile N] [--fsize BYTES]
 //     [--landlock require|try|off] [--net-namespace require|try|off] [--capability setuid|setgid|kill]...
 //     [--env NAME=VALUE]... [--filter HEX] -- /ABSOLUTE/COMMAND ARGS...
@@ -44,7 +44,7 @@ enum step {
 };
 
 enum strictness { OFF, TRY, REQUIRE };
-enum access { READ, EXEC, WRITE };
+enum access { READ, EXEC, WRITE, TREE };
 
 #define GRANTS_MAX 256
 #define KEPT_MAX 64
@@ -168,6 +168,7 @@ static void parse_option(struct options *options, const char *name, char *value)
   } else if (strcmp(name, "--read") == 0) add_grant(options, READ, value, -1);
   else if (strcmp(name, "--exec") == 0) add_grant(options, EXEC, value, -1);
   else if (strcmp(name, "--write") == 0) add_grant(options, WRITE, value, -1);
+  else if (strcmp(name, "--tree") == 0) add_grant(options, TREE, value, -1);
   else if (strcmp(name, "--read-fd") == 0)
     add_grant(options, READ, NULL, (int)parse_number(name, value, INT32_MAX));
   else if (strcmp(name, "--write-fd") == 0)
@@ -297,19 +298,25 @@ struct path_rule {
 #define FS_WRITE_FILE (1ULL << 1)
 #define FS_READ_FILE (1ULL << 2)
 #define FS_READ_DIR (1ULL << 3)
+#define FS_REMOVE_DIR (1ULL << 4)
 #define FS_REMOVE_FILE (1ULL << 5)
+#define FS_MAKE_DIR (1ULL << 7)
 #define FS_MAKE_REGULAR (1ULL << 8)
+#define FS_REFER (1ULL << 13)
 #define FS_TRUNCATE (1ULL << 14)
 #define FS_IOCTL_DEVICE (1ULL << 15)
 #define ONLY_FILES (FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE | FS_IOCTL_DEVICE)
 
 // Every file system right that an ABI knows; what is handled and not granted is denied.
 static const uint64_t HANDLED[ABI_MAX + 1] = {0,      0x1fff, 0x3fff, 0x7fff, 0x7fff, 0xffff, 0xffff, 0xffff};
+#define WRITING \
+  (FS_READ_FILE | FS_READ_DIR | FS_WRITE_FILE | FS_TRUNCATE | FS_IOCTL_DEVICE | FS_REMOVE_FILE | FS_MAKE_REGULAR)
 static const uint64_t ALLOWED[] = {
     [READ] = FS_READ_FILE | FS_READ_DIR,
     [EXEC] = FS_READ_FILE | FS_READ_DIR | FS_EXECUTE,
-    [WRITE] = FS_READ_FILE | FS_READ_DIR | FS_WRITE_FILE | FS_TRUNCATE | FS_IOCTL_DEVICE | FS_REMOVE_FILE |
-              FS_MAKE_REGULAR,
+    [WRITE] = WRITING,
+    // Folders too, and files from one into another: below this one.
+    [TREE] = WRITING | FS_MAKE_DIR | FS_REMOVE_DIR | FS_REFER,
 };
 
 static void allow(int ruleset, const struct grant *grant, uint64_t handled) {

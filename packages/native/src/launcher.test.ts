@@ -188,6 +188,23 @@ confined("a folder is written only when it is in the write list", () => {
   rmSync(folder, { recursive: true });
 });
 
+confined("folders are made, moved and removed only below a tree, and a write grant is none", () => {
+  const folder = mkdtempSync(join(tmpdir(), "launch-"));
+  chmodSync(folder, 0o777);
+  const tend = (name: string, change: Partial<Launch>) => {
+    const path = join(folder, name);
+    const script = `mkdir ${path} && echo x > ${path}/a && mkdir ${path}/b && mv ${path}/a ${path}/b/a && rm -r ${path}`;
+    return run("/bin/sh", ["-c", script], change).code;
+  };
+  const tools = [...system.exec, "/bin/mkdir", "/bin/mv", "/bin/rm"];
+  const grants = { ...system, exec: tools };
+  expect(tend("free", { landlock: "off" })).toBe(0);
+  expect(tend("written", { grants: { ...grants, write: [folder] } })).not.toBe(0);
+  expect(tend("tree", { grants, trees: [folder] })).toBe(0);
+  expect(existsSync(join(folder, "written"))).toBe(false);
+  rmSync(folder, { recursive: true });
+});
+
 confined(
   "an inherited memfd is opened again by its number, and a file when its descriptor is granted",
   () => {

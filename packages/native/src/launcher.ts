@@ -13,6 +13,8 @@ export interface Launch {
   user?: { uid: number; gid: number };
   asRoot?: boolean;
   grants: Grants;
+  /** Folders that may be written like those of `grants.write`, in which folders may be made and removed too. */
+  trees?: readonly string[];
   /** Inherited descriptors whose files may be opened again by way of `/proc/self/fd/N`. */
   readFds?: readonly number[];
   writeFds?: readonly number[];
@@ -68,6 +70,7 @@ export function launchWords(
     ...each("--read", grants.read),
     ...each("--exec", grants.exec),
     ...each("--write", grants.write ?? []),
+    ...each("--tree", launch.trees ?? []),
     ...each("--read-fd", launch.readFds ?? []),
     ...each("--write-fd", launch.writeFds ?? []),
     // The launcher closes the gaps between them in one pass and wants them rising.
