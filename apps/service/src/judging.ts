@@ -1,4 +1,4 @@
-import { ignore } from "@capsem/base";
+import { messageOf } from "@capsem/base";
 import { AskBook } from "./ask/ask-book.ts";
 import { startTimer } from "./ask/timer.ts";
 import { createBoundary } from "./boundary/boundary.ts";
@@ -45,6 +45,8 @@ export interface Judging {
   readonly handlers: EvidenceHandlers;
   /** Whose VM runs no more has its ledger finished; whose VM is gone keeps no approvals. */
   watching(watch: VmWatch): VmWatch;
+  /** Every row of it committed, its head signed and in its checkpoint. Never rejects. */
+  finish(id: string): Promise<void>;
   /** Of the service's sweep. Never rejects. */
   pass(): Promise<void>;
 }
@@ -97,6 +99,13 @@ export async function openJudging(parts: JudgingParts): Promise<Judging> {
       totalMib: policy.settings()["ledger.total_mib_max"],
     }),
   });
+  const finish = async (id: string) => {
+    try {
+      await ledger.finish(id);
+    } catch (thrown) {
+      log("error", "a ledger was not finished", { vm_id: id, cause: messageOf(thrown) });
+    }
+  };
   return {
     ...{ ledger, boundary, asks },
     handlers: {
@@ -108,16 +117,17 @@ export async function openJudging(parts: JudgingParts): Promise<Judging> {
       ...askRoutes({ asks, credentials }),
       ...evidenceRoutes({ powers, registry, ledger, redactor, log }),
     },
+    finish,
     watching: (watch) => ({
       ...watch,
       changed(vm) {
         watch.changed(vm);
-        if (vm.record.state === "stopped" || vm.record.state === "failed") ignore(ledger.finish(vm.id));
+        if (vm.record.state === "stopped" || vm.record.state === "failed") void finish(vm.id);
       },
       gone(vm, lastState) {
         watch.gone(vm, lastState);
         asks.forgetVm(vm.id);
-        ignore(ledger.finish(vm.id));
+        void finish(vm.id);
       },
     }),
     async pass() {

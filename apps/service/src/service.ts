@@ -92,6 +92,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         asks: { pending: asks.list("pending").length },
       }),
     stats: () => serviceStatsOf({ powers, registry, pool, ...observation }),
+    finishLedger: (id) => judging.finish(id),
     sampleDisk: (id) => sweep.sampleDisk(registry.get(id)),
   };
   const handlers = createHandlers(routeParts, judging.handlers);

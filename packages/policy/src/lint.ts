@@ -95,6 +95,7 @@ function conjuncts(expression: Expression): readonly Expression[] {
 class Texts {
   readonly #texts = new Map<Expression, string>();
   readonly #guards = new Map<Expression, Guard>();
+  readonly #keys = new Map<Expression, Key | null>();
 
   of(expression: Expression): string {
     const text = this.#texts.get(expression) ?? canonicalText(expression);
@@ -106,6 +107,22 @@ class Texts {
     const guard = this.#guards.get(expression) ?? guardOf(expression);
     this.#guards.set(expression, guard);
     return guard;
+  }
+
+  /** The key of a condition that says nothing but its key. */
+  wholeKey(expression: Expression): Key | null {
+    const known = this.#keys.get(expression);
+    if (known !== undefined) return known;
+    const key = this.#newKey(expression);
+    this.#keys.set(expression, key);
+    return key;
+  }
+
+  #newKey(expression: Expression): Key | null {
+    if (expression.kind !== "binary" && expression.kind !== "call") return null;
+    const { key, types } = this.guard(expression);
+    if (key !== undefined) return key;
+    return types === undefined ? null : { path: "event.type", equal: types, within: new Set() };
   }
 }
 
@@ -125,19 +142,11 @@ function implies(narrow: Expression, wide: Expression, texts: Texts): boolean {
     return implies(narrow.left, wide, texts) || implies(narrow.right, wide, texts);
   }
   if (wide.kind === "has") return texts.guard(narrow).needs.has(wide.path);
-  return isWithin(wholeKey(narrow, texts), wholeKey(wide, texts));
+  return isWithin(texts.wholeKey(narrow), texts.wholeKey(wide));
 }
 
-/** The key of a condition that says nothing but its key. */
-function wholeKey(expression: Expression, texts: Texts): Key | undefined {
-  const isAtom = expression.kind === "binary" || expression.kind === "call";
-  if (!isAtom) return undefined;
-  const { key, types } = texts.guard(expression);
-  return key ?? (types === undefined ? undefined : { path: "event.type", equal: types, within: new Set() });
-}
-
-function isWithin(narrow: Key | undefined, wide: Key | undefined): boolean {
-  if (narrow === undefined || wide === undefined || narrow.path !== wide.path) return false;
+function isWithin(narrow: Key | null, wide: Key | null): boolean {
+  if (narrow === null || wide === null || narrow.path !== wide.path) return false;
   const covers = (host: string) => [...wide.within].some((domain) => isBelow(host, domain));
   const allEqual = [...narrow.equal].every((value) => wide.equal.has(value) || covers(value));
   return allEqual && [...narrow.within].every(covers);

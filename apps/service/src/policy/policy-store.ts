@@ -147,7 +147,7 @@ export class PolicyStore implements PolicySource {
     const patched = patchedText(before, edits);
     // Read with the files that it names, as the next start would: what that refuses is not written.
     const next = await readState(paths, uid, patched.text);
-    if (next.kind === "refused") throw faultFailure("change the settings", next.faults);
+    if (next.kind === "refused") throw faultFailure(doing(edits), next.faults);
     if (!patched.keptComments) {
       log("warning", "comments of the settings file could not be kept", { file: paths.settings });
       await keepCopy(before.user.text ?? "");
@@ -210,9 +210,14 @@ function patchedText({ user, corp }: PolicyState, edits: readonly PolicyEdit[]) 
   const patched = patchLayerText(user.text ?? "", { corp: corp.whole, elsewhere }, edits);
   if (patched.kind === "ok") return patched.value;
   throw faultFailure(
-    "change the settings",
+    doing(edits),
     patched.faults.map((fault) => faultInfo(fault, fault.at === undefined ? null : user.name)),
   );
+}
+
+function doing(edits: readonly PolicyEdit[]): string {
+  if (edits.every(({ kind }) => kind === "put_rule")) return "write the rule";
+  return edits.every(({ kind }) => kind === "delete_rule") ? "delete the rule" : "change the settings";
 }
 
 function settingsOf({ settings }: PolicySnapshot, poolSize: number | undefined): Settings {

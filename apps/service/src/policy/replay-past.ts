@@ -2,7 +2,7 @@ import { REPLAY_LISTED_MAX, type ReplayResult, type SecurityEntry } from "@capse
 import { type PolicySnapshot, replay } from "@capsem/policy";
 import { POLICY_FILE_LIMITS } from "../limits.ts";
 
-/** Every decision of a ledger since a moment (null: from the first), in order. Throws Failure "ledger_not_found". */
+/** Every decision of a ledger since a moment (null: all of them), the newest first. Throws Failure "ledger_not_found". */
 export type DecisionsOf = (
   ledger: string,
   asked: { readonly sinceMs: number | null; readonly signal: AbortSignal },

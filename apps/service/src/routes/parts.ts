@@ -23,5 +23,7 @@ export interface RouteParts {
   readonly events: EventHub;
   readonly findings: FindingBook;
   readonly counts: VmCounts;
+  /** Of a VM that is gone: its evidence is safe when this resolves. Never rejects. */
+  readonly finishLedger: (id: string) => Promise<void>;
   readonly sampleDisk: (id: string) => Promise<void>;
 }

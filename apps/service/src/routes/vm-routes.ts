@@ -59,6 +59,7 @@ export function vmRoutes(parts: RouteParts) {
     },
     delete: async ({ params }) => {
       await lifecycle.remove(registry.get(params.id));
+      await parts.finishLedger(params.id);
       return json(OK);
     },
     purge: async ({ body, context }) => json({ deleted: await purge(parts, body.all === true, context) }),
@@ -105,6 +106,7 @@ async function purge(parts: RouteParts, isAll: boolean, context: ActContext): Pr
       const act = lifecycleDraft(vmFactsOf(vm.record), "purge", requesterText(context.requester));
       try {
         await parts.boundary.pass(context, act, () => parts.lifecycle.remove(vm));
+        await parts.finishLedger(vm.id);
         deleted.push(vm.id);
       } catch (thrown) {
         const failure = toApiFailure(thrown);

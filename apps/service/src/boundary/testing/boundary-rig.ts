@@ -133,6 +133,7 @@ function vmSide(layout: HomeLayout, powers: Powers, options: BoundaryRigOptions,
     {
       ...{ layout, powers, registry, lifecycle, boundary, policy, log, findings, counts },
       ...{ status: notHere, stats: notHere, events: notHere as unknown as EventHub },
+      finishLedger: async () => undefined,
       sampleDisk: async () => undefined,
     },
     {} as EvidenceHandlers,
