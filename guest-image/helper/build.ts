@@ -10,6 +10,8 @@ const sourceNames = [
   "identity.c",
   "disk.c",
   "relay.c",
+  "body.c",
+  "follow.c",
   "repair.c",
   "workload.c",
   "request.c",

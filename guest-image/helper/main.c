@@ -20,6 +20,6 @@ int main(int argc, char **argv) {
     return workload_main(argc, argv);
   if (argc >= 2 && strcmp(argv[1], "relay") == 0)
     return relay_main(argc, argv);
-  static const char usage[] = "usage: capsem-helper job | relay | repair MACHINE_ID_PATH | workload-init ROOT CGROUP HOSTNAME\n";
+  static const char usage[] = "usage: capsem-helper job | relay PORT | repair MACHINE_ID_PATH | workload-init ROOT CGROUP HOSTNAME\n";
   return write_all(2, usage, sizeof usage - 1) == 0 ? 2 : 3;
 }

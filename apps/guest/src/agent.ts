@@ -66,7 +66,7 @@ export class GuestAgent {
     this.#requests = new Requests({
       workload: this.#workload,
       jobs: this.#jobs,
-      files: new Files(call, this.#transfers),
+      files: new Files(call, this.#transfers, (stream, window) => this.#lanes.sendFile(stream, window)),
       listings: new Listings(call, tool, () => powers.monotonicUs() / 1000),
       trees: new Trees(call, tool, this.#transfers),
       transfers: this.#transfers,
@@ -81,7 +81,7 @@ export class GuestAgent {
     this.#lanes = new Lanes({
       control: places.control,
       bulk: places.bulk,
-      startRelay: (deviceFd) => powers.startRelay(deviceFd),
+      startRelay: (port) => powers.startRelay(port),
       agentInstance: this.#instance,
       log,
       onControl: (mux) => this.#startControl(mux),

@@ -5,6 +5,7 @@ import { guestFailure } from "./guest-error.ts";
 import { HandedFile } from "./handed-file.ts";
 import { expectReport, type HelperCall } from "./helper-call.ts";
 import { HELPER_FLAGS, parseCount } from "./helper-protocol.ts";
+import type { Lanes } from "./lanes.ts";
 import { absolute } from "./path.ts";
 import type { Transfers } from "./transfers.ts";
 import type { Zygote } from "./zygote.ts";
@@ -14,9 +15,12 @@ export class Files {
   readonly #call: HelperCall;
   readonly #transfers: Transfers;
 
-  constructor(call: HelperCall, transfers: Transfers) {
+  readonly #sendFile: Lanes["sendFile"];
+
+  constructor(call: HelperCall, transfers: Transfers, sendFile: Lanes["sendFile"]) {
     this.#call = call;
     this.#transfers = transfers;
+    this.#sendFile = sendFile;
   }
 
   async stat(body: HostBody<"file_stat">): Promise<FileEntry> {
@@ -78,7 +82,8 @@ export class Files {
       onSize(bytes);
       const stream = await this.#transfers.expect(id);
       try {
-        await file.send(stream, offset, length ?? Number.MAX_SAFE_INTEGER - offset);
+        const window = { fd: file.fd, offset, length: length ?? Number.MAX_SAFE_INTEGER - offset };
+        await this.#sendFile(stream, window);
         stream.end();
       } catch (error) {
         stream.reset("internal");

@@ -1,5 +1,6 @@
 import type { ChildProcess } from "node:child_process";
-import { type Failure, messageOf } from "@capsem/base";
+import { statSync } from "node:fs";
+import { assert, type Failure, messageOf } from "@capsem/base";
 import {
   createGuestControlLane,
   createGuestDataLane,
@@ -11,13 +12,14 @@ import {
   WIRE_IDENTITY,
 } from "@capsem/wire";
 import type { Log } from "./log.ts";
-import { keepPortOpen, openPort, openRelayedPort, type Port } from "./port-device.ts";
+import { keepPortOpen, openPort, type Port } from "./port-device.ts";
+import { type FileWindow, Relay } from "./relay.ts";
 
 export interface LanesOptions {
   readonly control: string;
   readonly bulk: string;
-  /** Reads the bulk device, which is its stdin. */
-  readonly startRelay: (deviceFd: number) => ChildProcess;
+  /** Has the bulk lane's port. */
+  readonly startRelay: (port: string) => ChildProcess;
   readonly agentInstance: string;
   readonly log: Log;
   /** The control lane of a new generation; everything older is gone. */
@@ -36,6 +38,7 @@ interface Expectation {
 export class Lanes {
   readonly #options: LanesOptions;
   #bulk: GuestDataLane | undefined;
+  #relay: Relay | undefined;
   /** Kept for a bulk port that opens later than the control port. */
   #expected: Expectation | undefined;
 
@@ -53,11 +56,17 @@ export class Lanes {
         this.#noteFor("control"),
       ),
       keepPortOpen(
-        () => openRelayedPort(bulk, startRelay),
-        (port) => this.#openBulk(port),
+        () => openRelay(bulk, startRelay),
+        (relay) => this.#openBulk(relay),
         this.#noteFor("bulk"),
       ),
     ]);
+  }
+
+  /** Sends a file's window on a stream of the bulk lane; see `Relay.send`. */
+  async sendFile(stream: MuxStream, window: FileWindow): Promise<void> {
+    assert(this.#relay, "a stream of the bulk lane came by its relay");
+    await this.#relay.send(stream, window, this.#bulk?.mux?.isBetweenFrames === true);
   }
 
   #openControl(port: Port): void {
@@ -78,16 +87,17 @@ export class Lanes {
     pump(port.input, lane);
   }
 
-  #openBulk(port: Port): void {
+  #openBulk(relay: Relay): void {
+    this.#relay = relay;
     const lane = createGuestDataLane({
-      transport: muxTransport(port.output),
+      transport: relay,
       onOpen: this.#options.onBulkStream,
       onFailure: (failure) => this.#failed("bulk", failure),
       onGeneration: () => undefined,
     });
     this.#bulk = lane;
     this.#expectBulk();
-    pump(port.input, lane);
+    pump(relay.input, lane);
   }
 
   #expectBulk(): void {
@@ -107,4 +117,10 @@ export class Lanes {
 /** The host opens no stream on the control lane. */
 function refuse(stream: MuxStream): void {
   stream.reset("no_such_port");
+}
+
+/** Throws as the system does where there is no port yet, before a process is started for it. */
+function openRelay(port: string, startRelay: (port: string) => ChildProcess): Relay {
+  statSync(port);
+  return new Relay(startRelay(port));
 }

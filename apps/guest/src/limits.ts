@@ -23,10 +23,8 @@ export const GUEST_LIMITS = {
   operationsMax: 64,
   /** Between a control message and its stream on port 5009, in either order. */
   rendezvousTimeoutMs: 10_000,
-  /** Streams that came before their control message. */
-  rendezvousWaitingMax: 64,
-  /** Read at once of a file: half of a stream's credit, so that the next piece is there when the grant comes. */
-  filePieceBytes: WIRE_LIMITS.streamCreditBytes / 2,
+  /** Streams that came before their control message: those of as many jobs as may run and operations beside them. */
+  rendezvousWaitingMax: WIRE_LIMITS.jobsMax + 64,
   /** One report of the helper about a file. Removing a large tree under emulation is the slowest. */
   fileReportTimeoutMs: 120_000,
   /** A listing by the workload's own find, which may be anything. */

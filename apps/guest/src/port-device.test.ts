@@ -1,12 +1,11 @@
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { helperBuildCommand } from "../../../guest-image/helper/build.ts";
-import { openAsPipe, openPort, openRelayedPort, openWithCat, type Port } from "./port-device.ts";
+import { openAsPipe, openPort, openWithCat, type Port } from "./port-device.ts";
 
 let dir = "";
 beforeEach(() => {
@@ -39,37 +38,12 @@ async function echoes({ input, output }: Port, bytes: Buffer): Promise<boolean> 
 const bytes = Buffer.from(Array.from({ length: 300_000 }, (_, i) => (i * 13) & 255));
 
 test("a device is driven by a pipe handle", async () => {
-  const device = openAsPipe(makeLoop(), true);
-  if (device === undefined) throw new Error("this Node gives no pipe handle");
-  const port = device.socket;
+  const port = openAsPipe(makeLoop());
+  if (port === undefined) throw new Error("this Node gives no pipe handle");
   expect(await echoes({ input: port, output: port }, bytes)).toBe(true);
   port.destroy();
   await once(port, "close");
 });
-
-test("a relay reads the device, and its end is the port's", async () => {
-  const helper = join(dir, "helper");
-  const [compiler = "", ...words] = helperBuildCommand(
-    join(import.meta.dirname, "../../../guest-image/helper"),
-    helper,
-  );
-  execFileSync(compiler, words);
-  let relay: ChildProcess | undefined;
-  const port = openRelayedPort(makeLoop(), (deviceFd) => {
-    relay = spawn(helper, ["relay"], { stdio: [deviceFd, "pipe", "inherit"] });
-    return relay;
-  });
-  expect(await echoes(port, bytes)).toBe(true);
-  const closed = once(port.output, "close");
-  relay?.kill("SIGKILL");
-  await closed;
-  const again = openRelayedPort(join(dir, "loop"), (deviceFd) =>
-    spawn(helper, ["relay"], { stdio: [deviceFd, "pipe", "inherit"] }),
-  );
-  const ended = once(again.input, "close");
-  again.output.destroy();
-  await ended;
-}, 60_000);
 
 test("a device is driven by two cat where there is no pipe handle", async () => {
   const port = openWithCat(makeLoop());

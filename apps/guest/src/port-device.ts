@@ -1,8 +1,8 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { closeSync, constants, openSync, statSync } from "node:fs";
 import { connect, Socket, type SocketConstructorOpts } from "node:net";
 import { Duplex, type Readable } from "node:stream";
-import { assert, sleep } from "@capsem/base";
+import { sleep } from "@capsem/base";
 import { GUEST_LIMITS } from "./limits.ts";
 import { isSystemError } from "./plain-file.ts";
 
@@ -10,9 +10,9 @@ import { isSystemError } from "./plain-file.ts";
  * Keeps a lane's port open: opens it, gives its bytes to `onOpen`, and opens it again when it ended. Where
  * the place is a socket (tests) it is connected; a device is opened.
  */
-export async function keepPortOpen(
-  open: () => Port,
-  onOpen: (port: Port) => void,
+export async function keepPortOpen<P extends Port>(
+  open: () => P,
+  onOpen: (port: P) => void,
   onFailure: (error: unknown) => void,
 ): Promise<never> {
   let lastCode: string | undefined;
@@ -41,25 +41,7 @@ export interface Port {
 
 export function openPort(path: string): Port {
   if (statSync(path).isSocket()) return both(connect(path));
-  return both(openAsPipe(path, true)?.socket ?? openWithCat(path));
-}
-
-/**
- * For the lane with the many bytes: a helper reads the device until it is empty, where Node would read 4 KiB a turn
- * of its event loop. `startRelay` starts it with the device as its stdin.
- */
-export function openRelayedPort(path: string, startRelay: (deviceFd: number) => ChildProcess): Port {
-  if (statSync(path).isSocket()) return openPort(path);
-  const device = openAsPipe(path, false);
-  if (device === undefined) return both(openWithCat(path));
-  const { socket, fd } = device;
-  const relay = startRelay(fd);
-  const { stdout } = relay;
-  assert(stdout, "a relay has a stdout");
-  socket.once("close", () => relay.kill("SIGKILL"));
-  relay.once("error", () => socket.destroy());
-  relay.once("exit", () => socket.destroy());
-  return { input: stdout, output: socket };
+  return both(openAsPipe(path) ?? openWithCat(path));
 }
 
 function both(port: Duplex): Port {
@@ -78,7 +60,7 @@ interface PipeBinding {
  * A virtio port polls like a socket, but Node's public classes refuse a character device; its own pipe handle
  * takes it. Undefined where this Node does not give it out.
  */
-export function openAsPipe(path: string, readable: boolean): { socket: Socket; fd: number } | undefined {
+export function openAsPipe(path: string): Socket | undefined {
   const { binding } = process as unknown as { binding?: (name: string) => unknown };
   if (binding === undefined) return undefined;
   const { Pipe, constants: types } = binding.call(process, "pipe_wrap") as PipeBinding;
@@ -90,8 +72,7 @@ export function openAsPipe(path: string, readable: boolean): { socket: Socket; f
     return undefined;
   }
   // The type of the option leaves the handle out.
-  const options = { handle, readable, writable: true } as SocketConstructorOpts;
-  return { socket: new Socket(options), fd };
+  return new Socket({ handle, readable: true, writable: true } as SocketConstructorOpts);
 }
 
 /** The way that needs public interfaces only: two `cat` that share the descriptor. */

@@ -30,7 +30,7 @@ export function nodePowers(places: GuestPlaces): Powers {
     },
     startZygote: () => new Zygote(start(["job"], ["pipe", "pipe", "pipe", "pipe"])),
     startRepair: () => start(["repair", places.machineId], ["pipe", "pipe", "inherit"]),
-    startRelay: (deviceFd) => start(["relay"], [deviceFd, "pipe", "inherit"]),
+    startRelay: (port) => start(["relay", port], ["ignore", "pipe", "inherit", "pipe"]),
     startInit: (root, cgroup, hostname) =>
       start(["workload-init", root, cgroup, hostname], ["ignore", "pipe", "inherit"]),
     powerOff: () => writeFileSync(places.sysrq, "o"),

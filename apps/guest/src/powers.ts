@@ -30,8 +30,8 @@ export interface Powers {
   writeLog(line: string): void;
   startZygote(): Zygote;
   startRepair(): ChildProcess;
-  /** `deviceFd` becomes its stdin; what it reads there comes on its stdout. */
-  startRelay(deviceFd: number): ChildProcess;
+  /** It opens the port; descriptor 3 is its control. */
+  startRelay(port: string): ChildProcess;
   startInit(root: string, cgroup: string, hostname: string): ChildProcess;
   powerOff(): void;
 }

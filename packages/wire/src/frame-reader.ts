@@ -35,6 +35,11 @@ export class FrameReader {
     return this.#prefixUsed + (this.#body?.length ?? 0);
   }
 
+  /** Whether all that was pushed were whole frames. */
+  get isBetweenFrames(): boolean {
+    return this.#prefixUsed === 0 && this.#body === undefined;
+  }
+
   stop(): void {
     this.#stopped = true;
     this.#body = undefined;

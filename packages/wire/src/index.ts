@@ -57,5 +57,5 @@ export { createMux } from "./mux.ts";
 export { LANES, type LaneName, PORTS, type PortName } from "./port-table.ts";
 export { prefixedStream } from "./prefixed-stream.ts";
 export { TABLE_HASH } from "./table-hash.ts";
-export type { Mux, MuxEnd, MuxOptions, MuxStream, ResetCode, Role, Transport } from "./types.ts";
+export type { Borrower, Mux, MuxEnd, MuxOptions, MuxStream, ResetCode, Role, Transport } from "./types.ts";
 export { WIRE_IDENTITY } from "./wire-identity.ts";

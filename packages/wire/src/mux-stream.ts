@@ -1,7 +1,7 @@
-import { Bug, type Deferred, defer, Failure } from "@capsem/base";
+import { assert, Bug, type Deferred, defer, Failure } from "@capsem/base";
 import { WIRE_LIMITS } from "./limits.ts";
 import { ReceiveQueue } from "./receive-queue.ts";
-import type { MuxStream, ResetCode } from "./types.ts";
+import type { Borrower, MuxStream, ResetCode } from "./types.ts";
 
 /** What a stream asks of its mux. */
 export interface StreamOwner {
@@ -46,6 +46,7 @@ export class Stream implements MuxStream {
   #owedBytes = 0;
   readonly #pending: PendingWrite[] = [];
   #sendCredit: number = WIRE_LIMITS.streamCreditBytes;
+  #borrower: Borrower | undefined;
   #ending = false;
   #endSent = false;
   #failure: Failure | undefined;
@@ -76,6 +77,7 @@ export class Stream implements MuxStream {
   write(chunk: Uint8Array): Promise<void> {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     if (this.#ending) return Promise.reject(new Bug(`stream ${this.id} is written after its end`));
+    if (this.#borrower !== undefined) return Promise.reject(new Bug(`stream ${this.id} is lent`));
     if (chunk.length === 0) return DONE;
     const write: PendingWrite = { chunk, sentBytes: 0, waiter: undefined };
     this.#pending.push(write);
@@ -86,8 +88,26 @@ export class Stream implements MuxStream {
     return write.waiter.promise;
   }
 
+  lend(borrower: Borrower): number {
+    if (this.#failure !== undefined) throw this.#failure;
+    const isIdle = this.#pending.length === 0 && !this.#ending && this.#borrower === undefined;
+    assert(isIdle && this.announced, `stream ${this.id} is lent while it sends`);
+    this.#borrower = borrower;
+    const credit = this.#sendCredit;
+    this.#sendCredit = 0;
+    return credit;
+  }
+
+  takeBack(credit: number): void {
+    // A stream that is over has revoked its loan.
+    if (this.#borrower === undefined) return;
+    this.#borrower = undefined;
+    this.#sendCredit = credit;
+  }
+
   end(): void {
     if (this.#ending || this.#finished) return;
+    assert(this.#borrower === undefined, `stream ${this.id} is ended while it is lent`);
     this.#ending = true;
     this.#owner.wantsToSend(this);
   }
@@ -153,6 +173,11 @@ export class Stream implements MuxStream {
   /** False when the grant would lift the credit above its ceiling. */
   granted(bytes: number): boolean {
     if (this.#sendCredit + bytes > WIRE_LIMITS.streamCreditBytes) return false;
+    if (this.#borrower !== undefined) {
+      // What it has used is its own to know, and so is the ceiling.
+      this.#borrower.granted(bytes);
+      return true;
+    }
     this.#sendCredit += bytes;
     this.#owner.wantsToSend(this);
     return true;
@@ -175,6 +200,9 @@ export class Stream implements MuxStream {
     this.#reader?.reject(failure);
     this.#reader = undefined;
     for (const write of this.#pending.splice(0)) write.waiter?.reject(failure);
+    const borrower = this.#borrower;
+    this.#borrower = undefined;
+    borrower?.revoked(failure);
     this.#finish();
   }
 

@@ -297,3 +297,63 @@ test("grants are batched", async () => {
   await written;
   expect(frames).toBeLessThanOrEqual(1_000_000 / (WIRE_LIMITS.streamCreditBytes / 2));
 });
+
+test("a stream is lent with its credit, grants go to the borrower, and it comes back with what is left", async () => {
+  const pair = pairOf();
+  const host = pair.host.open(5009, "r1");
+  const guest = await offeredBy(pair);
+  await guest.write(new Uint8Array(10_000));
+  const granted: number[] = [];
+  const borrower = { granted: (bytes: number) => granted.push(bytes), revoked: () => granted.push(-1) };
+  expect(guest.lend(borrower)).toBe(WIRE_LIMITS.streamCreditBytes - 10_000);
+  await expect(guest.write(new Uint8Array(1))).rejects.toThrow(Bug);
+  expect(() => guest.lend(borrower)).toThrow(Bug);
+  expect(() => guest.end()).toThrow(Bug);
+  // What the borrower writes comes by the same transport.
+  for (let sent = 0; sent < 4; sent++)
+    pair.host.receive(encodeFrame(FRAME_TYPES.data, host.id, new Uint8Array(60_000)));
+  const reading = readAll(host);
+  await turn();
+  expect(granted.reduce((sum, bytes) => sum + bytes, 0)).toBeGreaterThanOrEqual(
+    WIRE_LIMITS.streamCreditBytes / 2,
+  );
+  guest.takeBack(12_144);
+  await guest.write(new Uint8Array(2_000));
+  guest.end();
+  expect(await reading).toBe(252_000);
+});
+
+test.each(["reset by the peer", "reset here", "lane lost", "lane closed"])(
+  "a loan is revoked at once: %s",
+  async (how) => {
+    const pair = pairOf();
+    const host = pair.host.open(5009, "r1");
+    const guest = await offeredBy(pair);
+    const revoked: unknown[] = [];
+    guest.lend({ granted: () => undefined, revoked: (cause) => revoked.push(cause) });
+    if (how === "reset by the peer") host.reset("cancelled");
+    else if (how === "reset here") guest.reset("internal");
+    else if (how === "lane lost") pair.guest.lost("gone");
+    else pair.guest.close();
+    if (how !== "reset by the peer") expect(revoked).toHaveLength(1);
+    await turn();
+    expect(revoked).toEqual([expect.any(Failure)]);
+    guest.takeBack(5);
+    expect(() => guest.lend({ granted: () => undefined, revoked: () => undefined })).toThrow(Failure);
+    expect(revoked).toHaveLength(1);
+  },
+);
+
+test("a mux knows whether what came ends with a frame", async () => {
+  const pair = pairOf();
+  const stream = pair.host.open(5009, "r1");
+  await offeredBy(pair);
+  const frame = encodeFrame(FRAME_TYPES.data, stream.id, new Uint8Array(100));
+  const seen: boolean[] = [];
+  for (const at of [0, 3, 9, 50]) {
+    const next = [0, 3, 9, 50, frame.length].find((end) => end > at);
+    pair.guest.receive(frame.subarray(at, next));
+    seen.push(pair.guest.isBetweenFrames);
+  }
+  expect(seen).toEqual([false, false, false, true]);
+});

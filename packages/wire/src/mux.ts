@@ -57,6 +57,10 @@ class StreamMux implements Mux, StreamOwner {
     return this.#streams.size;
   }
 
+  get isBetweenFrames(): boolean {
+    return this.#reader.isBetweenFrames;
+  }
+
   receive(chunk: Uint8Array): void {
     if (this.#isOver) return;
     this.#reader.push(plainBytes(chunk));

@@ -16,6 +16,8 @@ export function prefixedStream(stream: MuxStream, prefix: Uint8Array): MuxStream
       return Promise.resolve(chunk);
     },
     write: (chunk) => stream.write(chunk),
+    lend: (borrower) => stream.lend(borrower),
+    takeBack: (credit) => stream.takeBack(credit),
     end: () => stream.end(),
     reset(code) {
       waiting = undefined;

@@ -17,6 +17,14 @@ export type ResetCode =
   | "internal"
   | "lane_lost";
 
+/** Who writes a stream's data frames to the same transport in its place, inside its credit. */
+export interface Borrower {
+  /** The peer granted that many bytes more. */
+  granted(bytes: number): void;
+  /** The stream is over, and nothing of it may follow what is written from now on. Not called after `takeBack`. */
+  revoked(cause: Error): void;
+}
+
 /** Why a whole mux ended. */
 export interface MuxEnd {
   readonly kind: "closed" | "lost" | "violation";
@@ -42,6 +50,13 @@ export interface MuxStream {
    * never change it afterwards. Writes keep their order. Throws as `read` does.
    */
   write(chunk: Uint8Array): Promise<void>;
+  /**
+   * Lends this side's direction, with the credit that is returned. Until `takeBack` nothing may be written or ended
+   * here. Throws what `write` would.
+   */
+  lend(borrower: Borrower): number;
+  /** The borrower has written its last frame; `credit` is what it did not use. */
+  takeBack(credit: number): void;
   /** Half-close: nothing more is written; reading goes on. Idempotent. */
   end(): void;
   /** Ends both directions at once. Idempotent. */
@@ -60,6 +75,8 @@ export interface Mux {
   close(): void;
   readonly ended: Promise<MuxEnd>;
   readonly streamCount: number;
+  /** Whether the bytes received so far end with a frame. */
+  readonly isBetweenFrames: boolean;
 }
 
 export interface MuxOptions {
