@@ -1,6 +1,6 @@
 import { encodeMessagePack, PORTS, readJobChunks, writeJobChunks } from "@capsem/wire";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { collect, settles, TestHost } from "./test-host.ts";
+import { collect, readAll, settles, TestHost } from "./test-host.ts";
 import { AgentRig, skipReason } from "./test-rig.ts";
 
 const reason = skipReason();
@@ -166,6 +166,19 @@ describe.skipIf(reason !== undefined)("the jobs of the guest agent", { timeout: 
       expect(results.map(({ stdout }) => Number(stdout.toString()))).toEqual(
         Array.from({ length: 64 }, (_, i) => i),
       );
+    });
+
+    test("a stream that comes after its job has ended is ended, not left waiting", async () => {
+      const job = "job_late_stream";
+      const done = host.next((m) => m.name === "job_done" && m.body.job === job);
+      expect(await host.ask("job_start", { job, argv: ["true"], stdin: false })).toMatchObject({
+        name: "job_started",
+      });
+      expect(await done).toMatchObject({ body: { exit_code: 0, stdout_bytes: 0 } });
+      const stream = host.bulk.open(PORTS.job.number, job);
+      stream.end();
+      expect((await readAll(stream)).length).toBe(0);
+      await stream.closed;
     });
 
     test("more than the bound of jobs is refused", async () => {

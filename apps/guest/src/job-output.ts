@@ -20,6 +20,7 @@ export class JobOutput {
   readonly #nowMs: () => number;
   readonly #bytes = { stdout: 0, stderr: 0 };
   #stream: MuxStream | undefined;
+  hadStream = false;
   #first: Deferred<void> | undefined = defer<void>();
   readonly #timer: NodeJS.Timeout;
 
@@ -41,6 +42,7 @@ export class JobOutput {
   attach(stream: MuxStream): void {
     if (this.#stream !== undefined && this.#stream !== stream) this.#stream.reset("cancelled");
     this.#stream = stream;
+    this.hadStream = true;
     this.#stopWaiting();
   }
 

@@ -1,4 +1,4 @@
-import type { GuestBody, HostBody, MuxStream } from "@capsem/wire";
+import { discardRest, type GuestBody, type HostBody, type MuxStream } from "@capsem/wire";
 import { findAccount } from "./accounts.ts";
 import { type Cgroup, RESERVED_NAMES } from "./cgroup.ts";
 import { composeEnvironment, parseEnvironment } from "./environment.ts";
@@ -29,6 +29,8 @@ export class Jobs {
   readonly #running = new Map<string, Job>();
   readonly #lingering = new Map<string, Cgroup>();
   readonly #early = new WaitingStreams();
+  /** Ended before their stream came, which rides on another lane: it has nothing to carry any more. */
+  readonly #endedEarly = new Set<string>();
   #sweepTimer: NodeJS.Timeout | undefined;
 
   constructor(options: JobsOptions) {
@@ -42,8 +44,14 @@ export class Jobs {
   /** A stream on port 5005. */
   offer(stream: MuxStream): void {
     const job = this.#running.get(stream.tag);
-    if (job !== undefined) job.attach(stream);
-    else this.#early.put(stream);
+    if (job !== undefined) {
+      job.attach(stream);
+    } else if (this.#endedEarly.delete(stream.tag)) {
+      stream.end();
+      void discardRest(stream);
+    } else {
+      this.#early.put(stream);
+    }
   }
 
   /**
@@ -180,6 +188,11 @@ export class Jobs {
   #forget(job: Job): void {
     const { job: id, cgroup } = job.plan;
     this.#running.delete(id);
+    if (!job.output.hadStream) this.#endedEarly.add(id);
+    for (const oldest of this.#endedEarly) {
+      if (this.#endedEarly.size <= GUEST_LIMITS.rendezvousWaitingMax) break;
+      this.#endedEarly.delete(oldest);
+    }
     this.#lingering.set(id, cgroup);
     setImmediate(() => {
       if (cgroup.remove()) this.#lingering.delete(id);
