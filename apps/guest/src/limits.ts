@@ -72,6 +72,8 @@ export const GUEST_LIMITS = {
   logBurst: 100,
   logLinesPerSecond: 10,
 
+  /** How long the last frames of a lane may take to leave, before its port is let go anyway. */
+  laneCloseTimeoutMs: 1_000,
   /** Between two tries to open a lane's port. */
   portRetryMs: 50,
 } as const;

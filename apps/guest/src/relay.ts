@@ -3,6 +3,7 @@ import { Duplex, type Readable } from "node:stream";
 import { assert, type Deferred, defer } from "@capsem/base";
 import { type MuxStream, type Transport, WIRE_LIMITS } from "@capsem/wire";
 import { guestFailure } from "./guest-error.ts";
+import { GUEST_LIMITS } from "./limits.ts";
 import type { Port } from "./port-device.ts";
 
 /** guest-image/helper/PROTOCOL.md, section 4. */
@@ -77,6 +78,8 @@ export class Relay implements Transport, Port {
     if (this.#isClosed) return;
     this.#flush();
     this.#isClosed = true;
+    const timer = setTimeout(() => this.output.destroy(), GUEST_LIMITS.laneCloseTimeoutMs);
+    this.output.once("close", () => clearTimeout(timer));
     this.output.end(() => this.output.destroy());
   }
 
