@@ -63,6 +63,17 @@ function rssBytes(pid: number): number {
   return Number(kib) * 1024;
 }
 
+test.each([
+  ["in the middle", 128],
+  ["at its end", 95],
+])("a file that does not fit is disk_full %s, and what was there before stays", async (_where, mib) => {
+  await vm.files.write("/dev/shm/kept", Buffer.from("kept"));
+  // Memory files of the guest hold 94 MiB.
+  const bytes = Buffer.alloc(mib * 1024 ** 2);
+  await expect(vm.files.write("/dev/shm/kept", bytes)).rejects.toMatchObject({ kind: "disk_full" });
+  expect(await rig.sh(vm, "cat /dev/shm/kept; ls -A /dev/shm")).toBe("keptkept\n");
+});
+
 test("paths are resolved with the user's rights: what the user may not read, the API may not", async () => {
   await expect(vm.files.read("/etc/shadow")).rejects.toMatchObject({ kind: "file_not_permitted" });
   await rig.sh(vm, "ln -sf /etc/shadow sneaky; ln -sfn / root");

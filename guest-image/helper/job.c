@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -118,6 +119,16 @@ static int do_request(const struct request *request, pid_t parent, struct failur
                                 : run_file_operation(request, &place, parent, failure);
 }
 
+/* Whoever sends a file may be about to commit it. A socket that is closed with a line unread is reset, and its other
+ * end then loses the report that was on the way: so that line is taken, until that end has read and closed. */
+static void linger(void) {
+  char line[64];
+  close(STDIN_FILENO);
+  shutdown(CONTROL_FD, SHUT_WR);
+  while (read(CONTROL_FD, line, sizeof line) > 0)
+    ;
+}
+
 int job_main(void) {
   static struct request request;
   struct failure failure;
@@ -134,5 +145,7 @@ int job_main(void) {
   if (do_request(&request, parent, &failure) == 0)
     return 0;
   answer_failure(CONTROL_FD, &failure);
+  if (request.op == OP_WRITE)
+    linger();
   return 1;
 }
