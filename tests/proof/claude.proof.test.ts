@@ -3,8 +3,11 @@ import { until } from "../support/rig.ts";
 import { type Agent, PROMPT, proveInstalled, proveOnTheWire, runAgent, type SetUp } from "./agent.ts";
 import { skipUnless } from "./skip.ts";
 import { openVmStage, type Stage, writeMcpConfig } from "./stage.ts";
+import type { StubPlan } from "./stub-plan.ts";
 
 const ALLOWED = ["mcp__capsem__capsem_run", "mcp__capsem__capsem_info"];
+
+const MATCH = 'process.command.contains("curl")';
 
 const CLAUDE: Agent = {
   name: "claude",
@@ -32,18 +35,46 @@ describe("Claude Code", skipUnless("claude"), () => {
   });
   afterAll(() => stage?.close());
 
+  /** What its model is given for the call of a plan. */
+  const toldBy = async (plan: StubPlan) => {
+    const connection = stage.connect("claude");
+    const { end, turns } = await runAgent(stage, CLAUDE, plan, (home) => CLAUDE.configure(home, connection));
+    expect(end.code, end.stderr).toBe(0);
+    return turns.find(({ result }) => result !== null)?.result;
+  };
+
   test("runs a command in a real VM with capsem_run", () => proveOnTheWire(stage, CLAUDE));
 
   test("does so after nothing but capsem mcp install", () => proveInstalled(stage, CLAUDE));
 
   test("tells its model why a call failed", async () => {
     const plan = { tool: /capsem_info$/, args: { vm_id: "vm_aaaaaaaaaaaaaaaa" } };
-    const connection = stage.connect("claude");
-    const { end, turns } = await runAgent(stage, CLAUDE, plan, (home) => CLAUDE.configure(home, connection));
-    expect(end.code, end.stderr).toBe(0);
-    const told = turns.find(({ result }) => result !== null)?.result;
+    const told = await toldBy(plan);
     expect(told).toContain("vm_aaaaaaaaaaaaaaaa");
     expect(told).toContain("404");
+  });
+
+  test("tells its model by which rule a call was refused, and why", async () => {
+    const reason = "nothing is fetched with curl";
+    await stage.rig.client.rules.put("no-curl", { action: "block", match: MATCH, reason });
+    const plan = { tool: /capsem_run$/, args: { command: "curl example.com", timeout_secs: 60 } };
+    const told = await toldBy(plan);
+    for (const words of ["profiles.rules.no-curl", reason, "policy"]) expect(told).toContain(words);
+    await stage.rig.client.rules.delete("no-curl");
+  });
+
+  test("has nobody to show a form to with -p: the ask stays open, and once approved the same call goes on", async () => {
+    await stage.rig.client.rules.put("ask-curl", { action: "ask", match: MATCH, reason: "it reaches out" });
+    const plan = { tool: /capsem_run$/, args: { command: "echo curl; uname -sr", timeout_secs: 60 } };
+    const told = await toldBy(plan);
+    const [ask, ...more] = await stage.rig.client.asks.list({ state: "pending" });
+    expect(more).toEqual([]);
+    for (const words of ["profiles.rules.ask-curl", "it reaches out", `capsem asks approve ${ask?.id}`])
+      expect(told).toContain(words);
+    expect(ask?.client).toContain("claude-code");
+    expect(await stage.rig.cli(["asks", "approve", String(ask?.id)])).toMatchObject({ code: 0 });
+    expect(await toldBy(plan)).toMatch(/curl\\+nLinux 6\.\S+cloud/);
+    await stage.rig.client.rules.delete("ask-curl");
   });
 
   test("crashes in the midst of a capsem_run, and the VM is gone soon after", async () => {

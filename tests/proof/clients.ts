@@ -25,7 +25,7 @@ export const PROGRAMS = {
 } as const;
 export type ProgramName = keyof typeof PROGRAMS;
 
-/** Why a program cannot be run here; null when it can. tools/proof-clients.mjs installs them. */
+/** Why a program cannot be run here; null when it can. tools/proof.mjs installs them. */
 export function missing(name: ProgramName): string | null {
   // The recorder and some programs run in the Node of the first set.
   const sets = name === "codex" || name === "gemini" ? [clients, agents] : [clients];

@@ -179,6 +179,7 @@ test("of the client's headers only the allowed ones reach the service, and its r
       "x-capsem-requester": "user",
       "x-capsem-client": "editor/1.2",
       "x-capsem-turn": "turn-7",
+      "x-capsem-asks": "later",
       "x-capsem-token-id": "deadbeef",
       "x-forwarded-for": "1.2.3.4",
       forwarded: "for=1.2.3.4",
@@ -198,6 +199,7 @@ test("of the client's headers only the allowed ones reach the service, and its r
       "content-type",
       "host",
       "traceparent",
+      "x-capsem-asks",
       "x-capsem-client",
       "x-capsem-requester",
       "x-capsem-time-left-ms",
@@ -209,6 +211,7 @@ test("of the client's headers only the allowed ones reach the service, and its r
   expect(sent("x-capsem-requester")).toBe("gateway");
   expect(sent("x-capsem-client")).toBe("editor/1.2");
   expect(sent("x-capsem-turn")).toBe("turn-7");
+  expect(sent("x-capsem-asks")).toBe("later");
   // The gateway's word, whatever the client said.
   expect(sent("x-capsem-token-id")).toBe(createHash("sha256").update(rig.token()).digest("hex").slice(0, 8));
   expect(raw.join("\n")).not.toContain(rig.token());

@@ -67,9 +67,13 @@ function messageOf(tool: string, { title, rule_id, reason, vm_id, vm_name }: Ask
     `Asked for: ${what}`,
     ...(what.endsWith("…") ? ["That is its beginning: the rest is too long to be shown."] : []),
     ...(vm === null ? [] : [`VM: ${cleanLine(vm, ASK_TITLE_CHARS_MAX)}`]),
-    `Rule: ${cleanLine(`${rule_id}: ${reason}`, ASK_REASON_CHARS_MAX)}`,
+    `Rule: ${because({ rule_id, reason })}`,
   ];
   return lines.join("\n");
+}
+
+export function because({ rule_id, reason }: Pick<AskInfo, "rule_id" | "reason">): string {
+  return cleanLine(`${rule_id}: ${reason}`, ASK_REASON_CHARS_MAX);
 }
 
 /** Nothing but a choice that was offered, made by who accepted the form, approves; nothing but a refusal denies. */

@@ -94,11 +94,6 @@ describe.each(ERAS)("a call that a rule asks about, from a client with forms (%s
   it.each<[string, NonNullable<Person["answers"]>, string]>([
     ["denied it", decides("deny", { note: "not today" }), "the user refused it (not today)"],
     ["declined the form", () => ({ action: "decline" }), "the user refused it"],
-    [
-      "closed the form",
-      () => ({ action: "cancel" }),
-      "the form was closed without an answer, which refuses it",
-    ],
   ])("is refused when its user %s", async (_, answers, why) => {
     const mcp = await open({ era, answers });
     expect(await mcp.failure("capsem_exec", DEPLOY)).toEqual({
@@ -112,6 +107,63 @@ describe.each(ERAS)("a call that a rule asks about, from a client with forms (%s
     });
     expect(gateway.done).toEqual([]);
     expect(gateway.asks[0]?.state).toBe("denied");
+  });
+
+  it("is not denied by a form that was closed: its ask stays open, and once approved the same call goes on", async () => {
+    // With content too: what a form had in it when it was closed is nobody's word.
+    const closes = () => ({ action: "cancel" as const, content: { decision: "deny", note: "once" } });
+    const mcp = await open({ era, answers: closes });
+    const failure = await mcp.failure("capsem_exec", DEPLOY);
+    expect(failure).toEqual({
+      kind: "policy",
+      reason: `Cannot finish capsem_exec: the form was closed without an answer (${RULE}: deployments need a person); ask the user to run: capsem asks approve ${idOf()}, then make the same call again, which goes on`,
+      status: 403,
+      code: "policy",
+      rule_id: RULE,
+      ask_id: idOf(),
+      retryable: true,
+    });
+    expect(pathsOf("/resolve")).toEqual([]);
+    expect(gateway.asks).toMatchObject([{ state: "pending" }]);
+    // Called again too early it is the same ask.
+    expect(await mcp.failure("capsem_exec", DEPLOY)).toEqual(failure);
+    expect(gateway.asks).toHaveLength(1);
+    expect(gateway.done).toEqual([]);
+    gateway.settle("approved");
+    expect(await mcp.value("capsem_exec", DEPLOY)).toMatchObject({ exit_code: 0 });
+    expect(gateway.done).toEqual(["make deploy"]);
+  });
+
+  it("goes on by the approval of somebody else though its form was closed", async () => {
+    const mcp = await open({
+      era,
+      answers: () => {
+        gateway.settle("approved");
+        return { action: "cancel" };
+      },
+    });
+    expect(await mcp.value("capsem_exec", DEPLOY)).toMatchObject({ exit_code: 0 });
+    expect(gateway.done).toEqual(["make deploy"]);
+    expect(pathsOf("/resolve")).toEqual([]);
+  });
+
+  it("stays open where its form was closed and the service does not say more", async () => {
+    gateway.intercept = (path, response) => {
+      if (!path.startsWith("/asks/list") || forms.length === 0) return false;
+      response.writeHead(500).end("{}");
+      return true;
+    };
+    const mcp = await open({
+      era,
+      answers: (form) => {
+        forms.push(form);
+        return { action: "cancel" };
+      },
+    });
+    const failure = await mcp.failure("capsem_exec", DEPLOY);
+    expect(failure).toMatchObject({ kind: "policy", ask_id: idOf(), retryable: true });
+    expect(failure.reason).toContain(`answer; ask the user to run: capsem asks approve ${idOf()}, then`);
+    expect(gateway.done).toEqual([]);
   });
 
   it.each([
@@ -269,7 +321,9 @@ describe.each(ERAS)("a call that a rule asks about, from a client with forms (%s
     const mcp = await open({ era, answers: decides("once") });
     const failure = await mcp.failure("capsem_exec", DEPLOY);
     expect(failure).toMatchObject({ kind: "policy", ask_id: idOf(), retryable: true });
-    expect(failure.reason).toContain(`ask the user to run: capsem asks approve ${idOf()}, then call again`);
+    expect(failure.reason).toContain(
+      `ask the user to run: capsem asks approve ${idOf()}, then make the same call again`,
+    );
     expect(forms).toEqual([]);
   });
 

@@ -20,7 +20,7 @@ const INSTRUCTIONS = `Capsem runs commands in real Linux VMs that are isolated f
 - A VM without a name is destroyed with its files when it stops.
 - Commands run as user in /workspace. Name timeout_secs for work of more than 20 s.
 - A failed call is {"error": {kind, reason, retryable}}, with status and code when the service answered. When the reason says "unknown", look (capsem_list, capsem_info) before you call again.
-- kind "policy": a rule refused the call. Do not try to get around it; tell the user the reason.
+- kind "policy": a rule refused the call, or waits for a person to approve it. Do not try to get around it; tell the user the reason, which says how.
 - A reason that asks for a command of the user: tell them; until then every tool fails in the same way.
 - A VM or a command does not work: capsem_triage, capsem_vm_logs.`;
 

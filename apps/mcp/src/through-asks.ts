@@ -1,6 +1,6 @@
 import type { AskInfo } from "@capsem/api";
 import { CapsemError } from "@capsem/sdk";
-import { choiceIn, questionOf, type Resolution } from "./ask-form.ts";
+import { because, choiceIn, questionOf, type Resolution } from "./ask-form.ts";
 import { attempt, type Caller, type CallParts, type ParsedCall } from "./attempt.ts";
 import type { Answer, AskRef, Conversation } from "./conversation.ts";
 import { failureOf } from "./failure-of.ts";
@@ -80,8 +80,7 @@ async function settle(tool: string, answer: Answer, asks: ServiceAsks): Promise<
   const { ask } = answer;
   if (Date.now() >= ask.untilMs) throw late(tool, ask);
   const choice = choiceIn(answer);
-  if (choice.kind === "closed") throw open(tool, ask, "the form was closed without an answer");
-  if (choice.kind === "none") throw open(tool, ask, "the client's answer has none of the choices");
+  if (choice.kind === "closed" || choice.kind === "none") return undecided(tool, answer, asks);
   try {
     await asks.resolve(ask.id, choice);
   } catch (thrown) {
@@ -89,11 +88,28 @@ async function settle(tool: string, answer: Answer, asks: ServiceAsks): Promise<
     const failure = unsettled(ask, thrown);
     if (!(thrown instanceof CapsemError) || thrown.kind !== "wrong_state") throw failure;
     // Somebody else was first: by an approval that no call has used, this one goes on all the same.
-    const other = await asks.find(ask.id, "approved");
-    if (other !== null && !other.is_used) return;
+    if (await isApproved(ask, asks)) return;
     throw refused(ask, { reason: failure.object.reason, retryable: false });
   }
   if (choice.kind === "deny") throw denied(tool, ask, choice, "");
+}
+
+/** Nobody has decided here: the ask waits on, and whoever comes to it elsewhere may approve it, or has. */
+async function undecided(tool: string, { ask, action }: Answer, asks: ServiceAsks): Promise<void> {
+  if (await isApproved(ask, asks)) return;
+  const waiting = await asks.find(ask.id, "pending");
+  const what =
+    action === "cancel"
+      ? "the form was closed without an answer"
+      : "the client's answer has none of the choices";
+  const why = waiting === null ? "" : ` (${because(waiting)})`;
+  const reason = `Cannot finish ${tool}: ${what}${why}; ${approveLine(ask.id)}`;
+  throw refused(ask, { reason, retryable: true });
+}
+
+async function isApproved({ id }: AskRef, asks: ServiceAsks): Promise<boolean> {
+  const found = await asks.find(id, "approved");
+  return found !== null && !found.is_used;
 }
 
 function refOf({ id, rule_id: ruleId }: AskInfo): Pick<AskRef, "id" | "ruleId"> {
@@ -107,12 +123,9 @@ function late(tool: string, ask: Pick<AskRef, "id" | "ruleId">): ToolFailure {
   });
 }
 
-/** Nobody has decided: the ask waits on, and whoever comes to it may approve it. */
-function open(tool: string, ask: AskRef, why: string): ToolFailure {
-  return refused(ask, { reason: `Cannot finish ${tool}: ${why}; ${approveLine(ask.id)}`, retryable: true });
-}
+type Denial = Extract<Resolution, { kind: "deny" }>;
 
-function denied(tool: string, ask: AskRef, { note }: Resolution, more: string): ToolFailure {
+function denied(tool: string, ask: AskRef, { note }: Denial, more: string): ToolFailure {
   const why = note === "" ? "" : ` (${note})`;
   return refused(ask, {
     reason: `Cannot finish ${tool}: the user refused it${why}${more}`,

@@ -137,6 +137,10 @@ export const streamServer = z.union([
       reason: z.string(),
       status: z.number(),
       retryable: z.boolean(),
+      /** As in every error of the API: where a rule refused, what a person is asked, faults of a file or an edit. */
+      rule_id: z.string().optional(),
+      ask_id: z.string().optional(),
+      faults: z.array(z.record(z.string(), z.unknown())).optional(),
     }),
   }),
 ]);

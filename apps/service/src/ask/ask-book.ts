@@ -203,8 +203,10 @@ export class AskBook implements Asks {
 
   /** Somebody is being asked by the client itself, so it waits as if it were watched. */
   #leaveOpen(asked: Asked, event: AskedEvent): AskEnd {
-    const ask = this.#join(asked, event) ?? this.#make(asked, event, this.#parts.waits().timeoutMs);
-    this.#parts.tell(ask.info);
+    const joined = this.#join(asked, event);
+    const ask = joined ?? this.#make(asked, event, this.#parts.waits().timeoutMs);
+    ask.isLeftOpen = true;
+    if (joined === undefined) this.#parts.tell(ask.info);
     return { state: "pending", ask: ask.info };
   }
 
@@ -238,13 +240,13 @@ export class AskBook implements Asks {
       signal.removeEventListener("abort", onAbort);
     });
     const leave = (end: "cancelled" | "expired", note: string | null) => {
-      if (ask.calls.length === 1 && ask.claim === null) {
+      if (ask.calls.length === 1 && ask.claim === null && !ask.isLeftOpen) {
         this.#expire(ask, note, end);
         return;
       }
       call.finish(end);
       // The others wait on; if it was the last one, whoever is resolving it decides what becomes of it.
-      if (ask.calls.length === 0) ask.overdue ??= { note };
+      if (ask.calls.length === 0 && !ask.isLeftOpen) ask.overdue ??= { note };
     };
     signal.addEventListener("abort", onAbort, { once: true });
     tell(ask.info);

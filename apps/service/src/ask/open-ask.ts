@@ -26,6 +26,8 @@ export class OpenAsk {
   overdue: { readonly note: string | null } | null = null;
   /** Of an approval that no call waited for, by the steady clock. */
   usableUntilMs = Number.NEGATIVE_INFINITY;
+  /** A client asks the person itself: callers that wait for it elsewhere, and leave, do not end it. */
+  isLeftOpen = false;
   /** What it was about is gone. */
   isForgotten = false;
 

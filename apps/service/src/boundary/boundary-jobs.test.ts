@@ -1,4 +1,5 @@
 import type { ClientRequest } from "node:http";
+import { streamServer } from "@capsem/api";
 import { expect, test } from "vitest";
 import { errorOf } from "../testing/use-rigs.ts";
 import { type BoundaryRig, useBoundaryRigs } from "./testing/boundary-rig.ts";
@@ -232,7 +233,9 @@ test("an ask holds a command before anything is asked of its VM, and the caller 
   });
   await expect.poll(() => rig.asks.held.length).toBe(3);
   rig.asks.held[2]?.resolve("denied");
-  expect((await streamed.got("error")).error?.kind).toBe("policy");
+  expect(streamServer.parse(await streamed.got("error"))).toMatchObject({
+    error: { kind: "policy", rule_id: "profiles.rules.guard", ask_id: "ask_abcdefghij234567" },
+  });
   expect(rig.calls).toEqual([]);
 });
 

@@ -41,8 +41,21 @@ test("a client that asks the person itself is refused at once, and the act ends 
   await expect.poll(() => asks.held.length).toBe(1);
   expect(asks.held[0]?.asked.isLater).toBe(true);
   asks.held[0]?.resolve("pending");
-  expect(await asking).toMatchObject({ kind: "policy", retryable: true });
+  expect(await asking).toMatchObject({
+    ...{ kind: "policy", retryable: true },
+    facts: { rule_id: "profiles.rules.guard", ask_id: "ask_abcdefghij234567" },
+    message: expect.stringContaining("a person has to allow it first"),
+  });
   expect(ledger.of("exec_events")).toMatchObject([{ outcome: "asked" }]);
+  policy.rules(ruleOn("process.exec_complete", "ask"));
+  const end = { exit_code: 0, signal: null, timed_out: false, out_of_memory: null };
+  const counted = { ...end, agent_us: 1, stdout_bytes: 0, stderr_bytes: 0, truncated: false };
+  const result = completeDraft(EXEC, counted, { stdout: Buffer.alloc(0), stderr: Buffer.alloc(0) });
+  const judged = outcomeOf(boundary.judgeResult(context, result, ALLOWED));
+  await expect.poll(() => asks.held.length).toBe(2);
+  expect(asks.held[1]?.asked.isLater).toBe(false);
+  asks.held[1]?.resolve("approved");
+  expect(await judged).toEqual({ value: undefined });
 });
 
 test("a result that is blocked, or not approved, is withheld; its decision is complete by itself", async () => {
