@@ -48,19 +48,33 @@ function shell(command: string, cwd: string): Promise<{ code: number | null; out
   });
 }
 
+/** Runs the commands of a chapter as they stand, and holds their comments to what happens. */
+async function runChapter(page: string, heading: string, cwd: string): Promise<string[]> {
+  const outputs: string[] = [];
+  for (const { command, comment } of commandsOf(page, heading)) {
+    const { code, output } = await shell(command, cwd);
+    const expected = Number(/exit code (\d+)/.exec(comment)?.[1] ?? 0);
+    expect([command, code, output]).toEqual([command, expected, output]);
+    const printed = /prints (\S+)$/.exec(comment)?.[1];
+    if (printed !== undefined) expect(output.trim()).toBe(printed);
+    outputs.push(output);
+  }
+  return outputs;
+}
+
 test("every command of the README's working minute works as it says", async () => {
   const project = join(rig.home, "readme");
   mkdirSync(project);
   writeFileSync(join(project, "a.txt"), "a\n");
-  const lines = commandsOf("README.md", "## A working minute");
-  expect(lines.length).toBeGreaterThan(5);
-  for (const { command, comment } of lines) {
-    const { code, output } = await shell(command, project);
-    expect([command, code, output]).toEqual([command, 0, output]);
-    const printed = /prints (\S+)$/.exec(comment)?.[1];
-    if (printed !== undefined) expect(output.trim()).toBe(printed);
-  }
+  expect((await runChapter("README.md", "## A working minute", project)).length).toBeGreaterThan(5);
   expect(readFileSync(join(project, "files.txt"), "utf8")).toContain("a.txt");
+});
+
+test("every command of the README's chapter about rules works as it says", async () => {
+  const outputs = await runChapter("README.md", "## A rule, and the record", rig.home);
+  expect(outputs.length).toBeGreaterThan(5);
+  expect(outputs[2]).toMatch(/no-push.*people push/);
+  expect(outputs.at(-2)).toMatch(/blocked.*git push[^\n]*no-push/);
 });
 
 test.each([
