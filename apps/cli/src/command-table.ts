@@ -331,7 +331,7 @@ function lifecycle(): Command[] {
       ...of(
         "purge",
         "purge [--all] [--yes]",
-        "Delete all temporary and failed VMs",
+        "Delete all temporary VMs, also those that failed",
         ["capsem purge", "capsem purge --all --yes"],
         [0, 0],
       ),

@@ -89,7 +89,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         settings: policy.settings(),
         policy: policyStatus(policy),
         ledger: ledger.status,
-        asks: { pending: asks.list("pending").length },
+        asks: { pending: asks.list("pending").length, watchers: events.watcherCount },
       }),
     stats: () => serviceStatsOf({ powers, registry, pool, ...observation }),
     finishLedger: (id) => judging.finish(id),

@@ -75,7 +75,17 @@ test("names are unique, come with persist and rename, and are free after a delet
   expect(rig.counts().folders).toBe(2);
 });
 
-test("purge takes temporary and failed VMs, and retained ones only when told", async () => {
+test("a named VM whose start failed is kept by a purge, unless it is told to take all", async () => {
+  const rig = await rigWith();
+  const named = await createVm(rig, { name: "named" });
+  await rig.client.post(`/vms/${named}/stop`);
+  rig.script({ crash: "ready" });
+  expect((await rig.client.post(`/vms/${named}/start`)).status).not.toBe(200);
+  expect((await rig.client.post("/purge")).json()).toEqual({ deleted: [] });
+  expect((await rig.client.post("/purge", { all: true })).json()).toEqual({ deleted: [named] });
+});
+
+test("purge takes temporary VMs, and retained ones only when told", async () => {
   const rig = await rigWith();
   const { client } = rig;
   const kept = await createVm(rig, { name: "kept" });

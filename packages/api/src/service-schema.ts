@@ -25,7 +25,8 @@ export const serviceStatus = z.strictObject({
   }),
   /** `away`: nothing is done until it is back. */
   ledger: z.strictObject({ state: z.enum(["ok", "starting", "away"]), reason: z.string().nullable() }),
-  asks: z.strictObject({ pending: z.number().int() }),
+  /** Asks that wait, and how many follow the events: without any an ask ends sooner. */
+  asks: z.strictObject({ pending: z.number().int(), watchers: z.number().int() }),
   limits: z.strictObject({
     running_max: z.number(),
     retained_max: z.number(),

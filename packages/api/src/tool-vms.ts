@@ -106,7 +106,7 @@ export const VM_TOOLS = {
     route: "purge",
     title: "Delete VMs in bulk",
     description:
-      "Deletes all temporary and failed VMs, running ones too, and answers with their ids. With all=true named VMs are deleted as well. This cannot be undone.",
+      "Deletes all temporary VMs, running and failed ones too, and answers with their ids. With all=true named VMs are deleted as well. This cannot be undone.",
     input: z.strictObject({
       all: z.boolean().optional().describe("Delete named VMs too; default false"),
     }),

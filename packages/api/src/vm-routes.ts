@@ -172,6 +172,6 @@ export const VM_ROUTES = {
     sdk: "vms.purge",
     tool: "capsem_purge",
     command: "purge",
-    summary: "Delete temporary and failed VMs; with all, retained ones too",
+    summary: "Delete temporary VMs, also those that failed; with all, retained ones too",
   },
 } as const satisfies Record<string, Route>;

@@ -57,7 +57,7 @@ export interface Client extends AsyncDisposable {
   readonly vms: {
     create(request?: CreateRequest, options?: CallOptions): Promise<VmInfo>;
     list(options?: CallOptions): Promise<VmInfo[]>;
-    /** Deletes temporary and failed VMs; with `all` retained ones too. Returns their ids. */
+    /** Deletes temporary VMs, also those that failed; with `all` retained ones too. Returns their ids. */
     purge(request?: { readonly all?: boolean }, options?: CallOptions): Promise<string[]>;
   };
   /** What may be done, and how one finds out. */

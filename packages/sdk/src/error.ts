@@ -14,6 +14,8 @@ export interface ErrorObject {
     readonly rule_id?: string;
     /** What a person can approve or deny. */
     readonly ask_id?: string;
+    /** A rule judges files one by one, so that a whole tree was not taken: the files' own routes do it. */
+    readonly needs_files?: boolean;
     /** Every fault of a rule, a setting or a file, where that is what was refused. */
     readonly faults?: readonly PolicyFaultInfo[];
   };
@@ -23,6 +25,7 @@ export interface ErrorObject {
 export interface ErrorFacts {
   readonly ruleId?: string;
   readonly askId?: string;
+  readonly needsFiles?: boolean;
   readonly faults?: readonly PolicyFaultInfo[];
 }
 
@@ -51,6 +54,8 @@ export class CapsemError extends Failure<ErrorKind> {
   readonly ruleId: string | undefined;
   /** The ask that was made of the call, approved by nobody so far: `client.asks` resolves it. */
   readonly askId: string | undefined;
+  /** A tree was refused because a rule judges each file: `vm.files` copies them one by one. */
+  readonly needsFiles: boolean;
   /** Empty where nothing was written that could have any. */
   readonly faults: readonly PolicyFaultInfo[];
 
@@ -68,6 +73,7 @@ export class CapsemError extends Failure<ErrorKind> {
     this.path = options.path;
     this.ruleId = options.ruleId;
     this.askId = options.askId;
+    this.needsFiles = options.needsFiles ?? false;
     this.faults = options.faults ?? [];
   }
 
@@ -79,10 +85,13 @@ export class CapsemError extends Failure<ErrorKind> {
 }
 
 /** In the words of the API, as `Failure` carries them; nothing where there are none. */
-function factsOf({ ruleId, askId, faults = [] }: ErrorFacts): { facts?: Record<string, unknown> } {
+function factsOf({ ruleId, askId, needsFiles = false, faults = [] }: ErrorFacts): {
+  facts?: Record<string, unknown>;
+} {
   const facts = {
     ...(ruleId === undefined ? {} : { rule_id: ruleId }),
     ...(askId === undefined ? {} : { ask_id: askId }),
+    ...(needsFiles ? { needs_files: true } : {}),
     ...(faults.length === 0 ? {} : { faults }),
   };
   return Object.keys(facts).length === 0 ? {} : { facts };
@@ -130,11 +139,12 @@ export function errorOfObject(
 
 /** What is of another shape than ours is not there. */
 function readFacts(object: Readonly<Record<string, unknown>>): ErrorFacts {
-  const { rule_id: ruleId, ask_id: askId, faults } = object;
+  const { rule_id: ruleId, ask_id: askId, needs_files: needsFiles, faults } = object;
   const read = Array.isArray(faults) ? faults.slice(0, ERROR_FAULTS_MAX).flatMap(readFault) : [];
   return {
     ...(typeof ruleId === "string" ? { ruleId } : {}),
     ...(typeof askId === "string" ? { askId } : {}),
+    ...(needsFiles === true ? { needsFiles } : {}),
     ...(read.length === 0 ? {} : { faults: read }),
   };
 }

@@ -22,6 +22,8 @@ export interface WriteOptions extends CallOptions {
   readonly mode?: number;
   /** Writes a window and keeps the rest; without it the file is replaced. */
   readonly offset?: number;
+  /** Bytes of a stream, where they are known: a rule may read a file's size before its bytes come. */
+  readonly size?: number;
 }
 
 export interface ListOptions extends CallOptions {
@@ -66,10 +68,10 @@ export function vmFiles(transport: Transport, id: string): VmFiles {
       const { size, body } = await readStream(path, options);
       return { size, bytes: await collect(body, READ_FILE_BYTES_MAX, "read file") };
     },
-    write: async (path, source, { mode, offset, ...options } = {}) =>
+    write: async (path, source, { mode, offset, size, ...options } = {}) =>
       operation(transport, "fileWrite")(
         { params, query: { path, mode, offset }, body: toByteSource(source) },
-        { timeoutMs: TRANSFER_IDLE_MS, ...options },
+        { timeoutMs: TRANSFER_IDLE_MS, ...(size === undefined ? {} : { bodyBytes: size }), ...options },
       ),
     mkdir: async (path, { parents, ...options } = {}) => {
       await operation(transport, "fileMkdir")({ params, body: { path, parents } }, options);

@@ -41,6 +41,11 @@ export interface CallOptions {
   readonly asks?: "hold" | "later";
 }
 
+interface InnerOptions extends CallOptions {
+  /** Length of a body that is a stream. */
+  readonly bodyBytes?: number;
+}
+
 interface AnyInput {
   readonly params?: Readonly<Record<string, unknown>>;
   readonly query?: Readonly<Record<string, unknown>>;
@@ -49,7 +54,7 @@ interface AnyInput {
 
 export type Operation<N extends RouteName> = (
   input: OperationInput<N>,
-  options?: CallOptions,
+  options?: InnerOptions,
 ) => Promise<OperationResult<N>>;
 
 /**
@@ -58,9 +63,12 @@ export type Operation<N extends RouteName> = (
  */
 export function operation<N extends RouteName>(transport: Transport, name: N): Operation<N> {
   const route: Route = ROUTES[name];
-  const call = async (input: AnyInput, options: CallOptions = {}): Promise<unknown> => {
+  const call = async (input: AnyInput, options: InnerOptions = {}): Promise<unknown> => {
     if (route.response !== "json") return await open(transport, name, input, options);
-    const headers = route.request === "bytes" ? {} : timeLeft(options.timeoutMs ?? REQUEST_TIMEOUT_MS);
+    const headers =
+      route.request === "bytes"
+        ? lengthOf(options.bodyBytes)
+        : timeLeft(options.timeoutMs ?? REQUEST_TIMEOUT_MS);
     return await readJson(await open(transport, name, input, options, headers), name);
   };
   return call as Operation<N>;
@@ -95,6 +103,11 @@ export async function open(
  */
 function timeLeft(timeoutMs: number): Record<string, string> {
   return timeoutMs >= NO_TIMEOUT_MS ? {} : { [TIME_LEFT_HEADER]: String(Math.max(1, Math.floor(timeoutMs))) };
+}
+
+/** A browser counts by itself, and lets nobody say it. */
+function lengthOf(bytes: number | undefined): Record<string, string> {
+  return bytes === undefined ? {} : { "content-length": String(bytes) };
 }
 
 const TIME_LEFT_HEADER = "x-capsem-time-left-ms";

@@ -92,13 +92,13 @@ function aborted(signal: AbortSignal): Promise<never> {
 }
 
 /**
- * Temporary and failed VMs, or all; one whose record cannot be read only with all. Each is an act of its own: one that
+ * Temporary VMs, or all: what has a name is kept for somebody, also when it failed. Each is an act of its own: one that
  * is refused stays, which the answer says, and one that resists does not keep the others.
  */
 async function purge(parts: RouteParts, isAll: boolean, context: ActContext): Promise<string[]> {
   const doomed = parts.registry
     .list()
-    .filter((vm) => isAll || !vm.isRetained || (vm.record.state === "failed" && vm.isRecordReadable));
+    .filter((vm) => isAll || !vm.isRetained);
   const deleted: string[] = [];
   const refused: Refused[] = [];
   await Promise.all(

@@ -32,6 +32,7 @@ export const FILE_HANDLERS: Partial<Record<RouteName, Handler>> = {
   fileStat: (call) => infoOf(asked(call)),
   fileRead: async (call) => {
     const path = asked(call);
+    call.state.policy.checkFile("export", basename(path));
     const info = infoOf(path);
     if (info.type !== "file") throw apiFailure("file_wrong_type", 'Cannot read "x": Is a directory');
     const start = Number(call.query.get("offset") ?? 0);
@@ -44,6 +45,7 @@ export const FILE_HANDLERS: Partial<Record<RouteName, Handler>> = {
   fileWrite: async (call) => {
     const offset = call.query.get("offset");
     const path = asked(call);
+    call.state.policy.checkFile("import", basename(path));
     // As the guest does it: a window is written in place, and what is not there comes into being.
     guarded(() => mkdirSync(dirname(path), { recursive: true }));
     const flags = offset === null ? "w" : existsSync(path) ? "r+" : "w";
@@ -61,6 +63,7 @@ export const FILE_HANDLERS: Partial<Record<RouteName, Handler>> = {
   },
   fileMkdir: async (call) => {
     const { path, parents } = await call.json();
+    call.state.policy.checkFile("create", basename(String(path)));
     guarded(() => mkdirSync(pathOf(call, String(path)), { recursive: parents === true }));
     return ok;
   },
@@ -70,6 +73,7 @@ export const FILE_HANDLERS: Partial<Record<RouteName, Handler>> = {
     return ok;
   },
   treeRead: async (call) => {
+    call.state.policy.checkFile("export", null);
     const tar = spawn("tar", ["-C", asked(call), "--format=pax", "-cf", "-", "."], {
       stdio: ["ignore", "pipe", "ignore"],
     });
@@ -78,6 +82,7 @@ export const FILE_HANDLERS: Partial<Record<RouteName, Handler>> = {
     return undefined;
   },
   treeWrite: async (call) => {
+    call.state.policy.checkFile("import", null);
     const folder = asked(call);
     mkdirSync(folder, { recursive: true });
     const tar = spawn("tar", ["-C", folder, "-xpf", "-"], { stdio: ["pipe", "ignore", "ignore"] });

@@ -69,7 +69,7 @@ export const HANDLERS: Partial<Record<RouteName, Handler>> = {
       faults: 0,
     },
     ledger: { state: "ok", reason: null },
-    asks: { pending: state.policy.pending.length },
+    asks: { pending: state.policy.pending.length, watchers: 0 },
     limits: FIXTURE_LIMITS,
   }),
   stats: ({ state }) => ({

@@ -38,6 +38,7 @@ const BUILTIN: RuleInfo = {
 };
 /** All that a rule of this fixture can say. */
 const MATCH = /^process\.command(?:\.contains\(| == )"([^"]*)"\)?$/;
+const FILE_MATCH = /^file\.(import|export|create)\.name == "([^"]*)"$/;
 const SETTINGS: readonly SettingInfo[] = [
   setting("profiles.preset", "developer", "one of locked-down, developer, open"),
   setting("limits.pool_size", 2, "a whole number from 0 to 16"),
@@ -87,7 +88,7 @@ export class FixturePolicy {
 
   put(id: string, fields: RuleFields): void {
     const name = this.#nameOf(id);
-    if (MATCH.exec(fields.match) === null) {
+    if (MATCH.exec(fields.match) === null && FILE_MATCH.exec(fields.match) === null) {
       throw faulty("Cannot write the rule: it has a fault", "bad_match", `unknown field in ${fields.match}`);
     }
     this.rules.set(name, {
@@ -111,6 +112,17 @@ export class FixturePolicy {
     const name = this.#nameOf(id);
     if (!this.rules.delete(name)) throw apiFailure("rule_not_found", `Cannot find rule "${name}"`);
     this.#digest += 1;
+  }
+
+  /** A tree is refused while a rule judges single files that go its way; one of them by its name. */
+  checkFile(act: "import" | "export" | "create", name: string | null): void {
+    const rules = this.inForce.filter(({ match, enabled }) => enabled && FILE_MATCH.exec(match)?.[1] === act);
+    const [rule] = name === null ? rules : rules.filter(({ match }) => FILE_MATCH.exec(match)?.[2] === name);
+    if (rule === undefined) return;
+    const facts = { rule_id: rule.id, ...(name === null ? { needs_files: true } : {}) };
+    const what =
+      name === null ? "the folder: each of its files is judged by itself" : `the file: ${rule.reason}`;
+    throw apiFailure("policy", `Cannot ${act} ${what}`, { facts });
   }
 
   decide(command: string): DecisionInfo {
@@ -216,7 +228,7 @@ export class FixturePolicy {
     for (const { key, value } of edits) {
       const old = next.get(key);
       if (old === undefined) throw faulty("Cannot edit settings: none was changed", "unknown_key", key);
-      if (old.is_locked) throw apiFailure("locked", `Cannot set ${key}: the corporation has set it`);
+      if (old.is_locked) throw locked(`Cannot set ${key}: the corporation has set it`, key);
       if (value !== null && typeof value !== typeof old.default)
         throw faulty("Cannot edit settings: none was changed", "bad_value", `${key} takes ${old.takes}`);
       next.set(key, { ...old, value: value ?? old.default, source: value === null ? "builtin" : "user" });
@@ -230,19 +242,24 @@ export class FixturePolicy {
 
   #nameOf(id: string): string {
     const [, name] = /^(?:profiles\.rules\.)?([a-z0-9_-]{1,64})$/.exec(id) ?? [];
-    if (name === undefined) throw apiFailure("locked", `Cannot write rule "${id}": it is not the user's`);
+    if (name === undefined) throw locked(`Cannot write rule "${id}": it is not the user's`, id);
     return name;
   }
 }
 
 function matches({ match, id }: RuleInfo, command: string): boolean {
   if (id === BUILTIN.id) return true;
-  const [, word = ""] = MATCH.exec(match) ?? [];
+  const [, word] = MATCH.exec(match) ?? [];
+  if (word === undefined) return false;
   return match.includes(".contains(") ? command.includes(word) : command === word;
 }
 
 export function faultOf(code: string, message: string): PolicyFaultInfo {
   return { code, message, file: null, line: 1, column: 9, subject: null };
+}
+
+function locked(message: string, subject: string) {
+  return apiFailure("locked", message, { facts: { faults: [{ ...faultOf("locked", message), subject }] } });
 }
 
 function faulty(message: string, code: string, fault: string) {
