@@ -26,6 +26,7 @@ function askOf(letter: string, more: Partial<AskInfo> = {}): AskInfo {
     is_used: false,
     ...{ scope: null, resolver: null, note: null, resolved_at: null },
     event_id: "000000000000",
+    scopes: ["once", "vm", "always"],
     ...more,
   };
 }
@@ -51,7 +52,9 @@ test("an ask is shown with its keys, and one answers it", async () => {
   await desk.ask(askOf("a"));
   expect(text()).toContain("deploy a");
   expect(text()).toContain("in dev, 1 min 0 s left");
-  expect(text()).toContain("y yes, this once · v yes, in this VM · a always · n no · s later · q end");
+  expect(text()).toContain(
+    "y yes, this once · v yes, in this VM · a always, by a rule · n no · s later · q end",
+  );
   settle();
   await press("x");
   expect(resolve).not.toHaveBeenCalled();
@@ -64,7 +67,9 @@ test("an ask is shown with its keys, and one answers it", async () => {
 test.each([
   ["y", { approve: true, scope: "once" }],
   ["a", { approve: true, scope: "always" }],
-  ["n", { approve: false }],
+  ["n\r", { approve: false }],
+  ["nnot on a Friday\r", { approve: false, note: "not on a Friday" }],
+  ["nnöt x\x7fwyz\x15grün \n", { approve: false, note: "grün" }],
 ])("the key %s answers with %j", async (key, resolution) => {
   const { desk, press, settle, resolve } = await open();
   await desk.ask(askOf("a"));
@@ -86,7 +91,7 @@ test("a key that was meant for the ask before does not answer the next", async (
   await press("y");
   expect(resolve).toHaveBeenCalledTimes(1);
   settle();
-  await press("n");
+  await press("n\r");
   expect(resolve).toHaveBeenLastCalledWith(askOf("b").id, { approve: false });
 });
 
@@ -104,12 +109,51 @@ test("one that another person answered leaves, and one that is put off comes aga
   expect(resolve).not.toHaveBeenCalled();
 });
 
-test("what cannot be is offered by no key: always of a corporation's rule, a VM where there is none", async () => {
+test("what an ask cannot be approved for is offered by no key", async () => {
   const { desk, press, settle, resolve, text } = await open();
-  await desk.ask(askOf("a", { rule_id: "corp.rules.x", vm_id: null, vm_name: null }));
+  await desk.ask(askOf("a", { scopes: ["once"] }));
   expect(text()).toContain("  y yes, this once · n no");
   settle();
   await press("av");
+  expect(resolve).not.toHaveBeenCalled();
+});
+
+test("a reason is typed, shown as it is typed, and steers nothing", async () => {
+  const { desk, press, settle, text, resolve, onEnd } = await open();
+  await desk.ask(askOf("a"));
+  settle();
+  await press("nqy\u202e\x01q");
+  expect(text()).toMatch(/to go back\): qyq$/);
+  await press(`${"x".repeat(600)}\r`);
+  expect(resolve).toHaveBeenCalledExactlyOnceWith(askOf("a").id, {
+    approve: false,
+    note: `qyq${"x".repeat(509)}`,
+  });
+  expect(onEnd).not.toHaveBeenCalled();
+});
+
+test.each(["\x03", "\x1b"])(
+  "a reason that is taken back by %j answers nothing, and the question stands again",
+  async (key) => {
+    const { desk, press, settle, text, resolve } = await open();
+    await desk.ask(askOf("a"));
+    settle();
+    await press(`nbecause${key}`);
+    expect(resolve).not.toHaveBeenCalled();
+    expect(text().match(/deploy a/g)).toHaveLength(2);
+  },
+);
+
+test("who else answers while a reason is typed ends it, and what came meanwhile waited", async () => {
+  const { desk, press, settle, text, resolve } = await open();
+  await desk.ask(askOf("a"));
+  settle();
+  await press("nbec");
+  await desk.ask(askOf("b"));
+  expect(text()).not.toContain("deploy b");
+  await desk.ask(askOf("a", { state: "approved", scope: "once" }));
+  expect(text()).toContain("deploy b");
+  await press("ause\r");
   expect(resolve).not.toHaveBeenCalled();
 });
 
@@ -119,7 +163,8 @@ test("an answer that was refused is said, and the ask may be answered again", as
   await desk.ask(askOf("a"));
   settle();
   await press("y");
-  expect(text()).toContain("gone");
+  expect(text()).toMatch(/gone\n\n.*deploy a[\s\S]*y yes, this once/);
+  settle();
   await press("y");
   expect(resolve).toHaveBeenCalledTimes(2);
 });

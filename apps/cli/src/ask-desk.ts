@@ -1,14 +1,14 @@
 import type { AskInfo } from "@capsem/api";
 import type { Client } from "@capsem/sdk";
-import { placeOf, shortId, timeLeft } from "./ask-text.ts";
+import { placeOf, type Scope, shortId, timeLeft } from "./ask-text.ts";
 import { toFailure } from "./cli-error.ts";
 import { resolvedText } from "./command/asks.ts";
 import type { Context } from "./context.ts";
 import { KEY_GUARD_MS } from "./limits.ts";
+import { NoteLine } from "./note-line.ts";
 import { paintOf } from "./paint.ts";
 import { printable } from "./render.ts";
 
-type Scope = "once" | "vm" | "always";
 const CONTROL_C = "\x03";
 const CONTROL_D = "\x04";
 
@@ -22,6 +22,8 @@ export class AskDesk {
   #shownAtMs = 0;
   /** Its answer is under way: a second key answers nothing. */
   #answering: string | null = null;
+  /** The reason for a no, while it is typed. */
+  #note: { readonly id: string; readonly line: NoteLine } | null = null;
 
   constructor(context: Context, asks: Client["asks"], onEnd: () => void) {
     this.#context = context;
@@ -47,16 +49,19 @@ export class AskDesk {
     } else {
       this.#queue = this.#queue.filter(({ id }) => id !== ask.id);
       if (this.#answering === ask.id) this.#answering = null;
+      if (this.#note?.id === ask.id) await this.#leaveNote();
       await this.#line(resolvedText(ask));
     }
     await this.#show();
   }
 
   async #read(): Promise<void> {
+    const decoder = new TextDecoder();
     for await (const bytes of this.#context.powers.stdin.bytes()) {
-      for (const key of Buffer.from(bytes).toString("latin1")) {
-        if (key === "q" || key === CONTROL_C || key === CONTROL_D) return;
-        await this.#key(key);
+      for (const key of decoder.decode(bytes, { stream: true })) {
+        if (this.#note !== null) await this.#noteKey(this.#note, key);
+        else if (key === "q" || key === CONTROL_C || key === CONTROL_D) return;
+        else await this.#key(key);
       }
     }
   }
@@ -67,24 +72,52 @@ export class AskDesk {
     if (this.#context.powers.now() - this.#shownAtMs < KEY_GUARD_MS) return;
     if (key === "s") {
       this.#queue = [...this.#queue.slice(1), ask];
-      this.#shownId = null;
-      await this.#show();
+      await this.#showAgain();
+    } else if (key === "n") {
+      this.#note = { id: ask.id, line: new NoteLine() };
+      await this.#context.output.print("  why not (Enter for no reason, Ctrl-C to go back): ");
+    } else {
+      const scope = keysOf(ask).find(([each]) => each === key)?.[1];
+      if (scope !== undefined) this.#answer(ask.id, { approve: true, scope });
+    }
+  }
+
+  async #noteKey({ id, line }: { readonly id: string; readonly line: NoteLine }, key: string): Promise<void> {
+    const typed = line.key(key);
+    if (typed.kind === "echo") {
+      await this.#context.output.print(typed.text);
       return;
     }
-    const scope = keysOf(ask).find(([each]) => each === key)?.[1];
-    if (scope === undefined && key !== "n") return;
-    this.#answering = ask.id;
-    const resolution = scope === undefined ? { approve: false } : { approve: true, scope };
-    // Its event tells that it is answered; a refusal has none, and the ask may be answered again.
-    this.#asks.resolve(ask.id, resolution).then(undefined, async (thrown: unknown) => {
+    await this.#leaveNote();
+    if (typed.kind === "left") await this.#showAgain();
+    else this.#answer(id, { approve: false, ...(typed.text === "" ? {} : { note: typed.text }) });
+  }
+
+  async #leaveNote(): Promise<void> {
+    this.#note = null;
+    await this.#context.output.print("\n");
+  }
+
+  /** Its event tells that it is answered; a refusal has none, and the question stands again. */
+  #answer(id: string, resolution: Parameters<Client["asks"]["resolve"]>[1]): void {
+    this.#answering = id;
+    this.#asks.resolve(id, resolution).then(undefined, async (thrown: unknown) => {
       this.#answering = null;
       await this.#line(toFailure(thrown).message);
+      await this.#showAgain();
     });
+  }
+
+  async #showAgain(): Promise<void> {
+    this.#shownId = null;
+    await this.#show();
   }
 
   async #show(): Promise<void> {
     const ask = this.#queue[0];
     if (ask === undefined || ask.id === this.#shownId) return;
+    // What is being typed is about another one, and would be torn apart.
+    if (this.#note !== null) return;
     const { powers } = this.#context;
     this.#shownId = ask.id;
     this.#shownAtMs = powers.now();
@@ -109,11 +142,13 @@ export class AskDesk {
   }
 }
 
-/** A corporation's ask has no "always", and one of the machine no VM to allow it in. */
-function keysOf(ask: AskInfo): [string, Scope, string][] {
-  return [
-    ["y", "once", "yes, this once"],
-    ...(ask.vm_id === null ? [] : ([["v", "vm", "yes, in this VM"]] as [string, Scope, string][])),
-    ...(ask.rule_id.startsWith("corp.") ? [] : ([["a", "always", "always"]] as [string, Scope, string][])),
-  ];
+const KEYS: readonly [string, Scope, string][] = [
+  ["y", "once", "yes, this once"],
+  ["v", "vm", "yes, in this VM"],
+  ["a", "always", "always, by a rule"],
+];
+
+/** What the ask cannot be approved for has no key. */
+function keysOf({ scopes }: AskInfo): readonly [string, Scope, string][] {
+  return KEYS.filter(([, scope]) => scopes.includes(scope));
 }

@@ -10,6 +10,8 @@ export function shortId(id: string): string {
   return id.slice(PREFIX.length, PREFIX.length + SHORT_ID_CHARS);
 }
 
+export type Scope = NonNullable<AskInfo["scope"]>;
+
 /** Where it happens, as a person calls it. */
 export function placeOf({ vm_name: name, vm_id: id }: Pick<AskInfo, "vm_name" | "vm_id">): string {
   return name ?? id ?? "this machine";

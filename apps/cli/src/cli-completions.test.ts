@@ -85,7 +85,7 @@ const CASES: { typed: string[]; offers: string[] }[] = [
   { typed: ["logs", "dev", "--source", ""], offers: ["console", "guest", "owner"] },
   { typed: ["host-logs", ""], offers: ["gateway", "ledger", "owner", "service"] },
   { typed: ["completions", "f"], offers: ["fish"] },
-  { typed: ["mcp", "install", ""], offers: ["claude", "codex", "gemini"] },
+  { typed: ["mcp", "install", ""], offers: ["claude", "codex", "cursor", "gemini", "vscode"] },
   { typed: ["mcp", "uninstall", "co"], offers: ["codex"] },
   { typed: ["mcp", "install", "claude", "--scope", "l"], offers: ["local"] },
   { typed: ["asks", "approve", "abcdef", "--scope", ""], offers: ["always", "once", "vm"] },

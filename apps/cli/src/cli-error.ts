@@ -1,4 +1,5 @@
 import { Bug, Failure, messageOf } from "@capsem/base";
+import { systemReason, systemVerb } from "./system-words.ts";
 
 /** The user's words make no command; `kind` is seen by nobody but the exit code. */
 export function usageError(message: string): Failure {
@@ -17,7 +18,8 @@ export function toFailure(thrown: unknown): Failure {
   if (thrown instanceof Failure) return thrown;
   if (thrown instanceof Error && "code" in thrown && "syscall" in thrown) {
     const path = "path" in thrown && typeof thrown.path === "string" ? ` ${JSON.stringify(thrown.path)}` : "";
-    return new Failure("file_failed", `Cannot ${thrown.syscall}${path}: ${thrown.code}`, { cause: thrown });
+    const what = `${systemVerb(String(thrown.syscall))}${path}`;
+    return new Failure("file_failed", `Cannot ${what}: ${systemReason(thrown)}`, { cause: thrown });
   }
   const detail = thrown instanceof Error ? (thrown.stack ?? "") : String(thrown);
   const kind = thrown instanceof Bug ? "bug" : "internal";

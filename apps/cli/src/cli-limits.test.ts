@@ -127,7 +127,7 @@ test("a log's tail that the user chose brings no hint that there is more", async
 test("a job's long command is one line of the list, cut to its width", async () => {
   await cli.run(["exec", "dev", `echo one\necho '\u001b[31m' ${"x".repeat(300)} >/dev/null`]);
   const { stdout } = await cli.run(["jobs", "dev"]);
-  const lines = stdout.trimEnd().split("\n");
+  const lines = Buffer.from(stdout, "latin1").toString("utf8").trimEnd().split("\n");
   expect(lines).toHaveLength(2);
   for (const line of lines) expect(line.length).toBeLessThanOrEqual(80);
   // biome-ignore lint/suspicious/noControlCharactersInRegex: none may be there.

@@ -74,6 +74,50 @@ describe("capsem mcp install", () => {
     expect(readJson(path)).toEqual({ mcpServers: {} });
   });
 
+  it.each([
+    ["cursor", "user", ".cursor/mcp.json", "mcpServers"],
+    ["cursor", "project", "project/.cursor/mcp.json", "mcpServers"],
+    ["vscode", "user", ".config/Code/User/mcp.json", "servers"],
+    ["vscode", "project", "project/.vscode/mcp.json", "servers"],
+  ])(
+    "writes the file of the editor %s for %s, and leaves the rest of it",
+    async (client, scope, path, key) => {
+      mkdirSync(join(home, path, ".."), { recursive: true });
+      const before = `{\n  "${key}": {\n    "other": { "url": "x" }\n  }\n}\n`;
+      writeFileSync(join(home, path), before);
+      const place = join(home, path);
+      const words = `${client} --scope ${scope}`;
+      expect(await run(`install ${words}`)).toMatchObject({
+        code: 0,
+        stdout: `configured: capsem in ${place}\n`,
+      });
+      expect(readJson(path)).toEqual({
+        [key]: { other: { url: "x" }, capsem: { type: "stdio", ...entry() } },
+      });
+      expect((await run(`install ${words}`)).stdout).toBe(`already configured: capsem in ${place}\n`);
+      expect((await run(`uninstall ${words}`)).code).toBe(0);
+      expect(readFileSync(place, "utf8")).toBe(before);
+    },
+  );
+
+  it("keeps the comments of VS Code's file, and refuses what Cursor would not read", async () => {
+    mkdirSync(join(project(), ".vscode"));
+    mkdirSync(join(project(), ".cursor"));
+    const text = '{\n  // mine\n  "servers": {}\n}\n';
+    for (const folder of [".vscode", ".cursor"]) writeFileSync(join(project(), folder, "mcp.json"), text);
+    expect((await run("install vscode --scope project")).code).toBe(0);
+    expect(readFileSync(join(project(), ".vscode/mcp.json"), "utf8")).toContain("// mine\n");
+    expect((await run("install cursor --scope project")).stderr).toMatch(/it is not JSON, line 2: a comment/);
+    expect(readFileSync(join(project(), ".cursor/mcp.json"), "utf8")).toBe(text);
+    expect((await run("install vscode --scope local")).code).toBe(2);
+  });
+
+  it("writes VS Code's file where XDG_CONFIG_HOME points", async () => {
+    const env = { XDG_CONFIG_HOME: join(home, "xdg") };
+    expect((await run("install vscode", env)).code).toBe(0);
+    expect(readJson("xdg/Code/User/mcp.json")).toHaveProperty("servers.capsem");
+  });
+
   it("writes Claude's entry for one project where Claude looks for it", async () => {
     writeFileSync(
       join(home, ".claude.json"),
@@ -140,7 +184,7 @@ describe("capsem mcp install", () => {
   });
 
   it("names the clients that it knows where it takes capsem out", async () => {
-    const known = "the known clients are claude, codex, gemini";
+    const known = "the known clients are claude, codex, gemini, cursor, vscode";
     expect(await run("uninstall foo")).toMatchObject({
       ...{ code: 2, stderr: `capsem: Cannot take capsem out of "foo": ${known}\n` },
     });
@@ -176,7 +220,7 @@ describe("capsem mcp install", () => {
   it("says when the gateway never ran, and refuses clients and scopes that it does not know", async () => {
     rmSync(join(home, ".capsem/run/gateway.token"));
     expect((await run("install claude")).stderr).toContain("capsem gateway start");
-    expect(await run("install cursor")).toMatchObject({
+    expect(await run("install windsurf")).toMatchObject({
       code: 2,
       stderr: expect.stringContaining("--print"),
     });

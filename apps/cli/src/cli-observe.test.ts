@@ -41,6 +41,7 @@ test("every route has its command, and every command a route or a reason", () =>
     "settings get": "one of settings list",
     "settings reset": "settings set with the default",
     "asks watch": "the route of events",
+    "rules show": "the route of rules list",
     "asks deny": "the route of asks approve",
   };
   for (const name of Object.keys(ofARoute)) expect(findCommand(name)?.name, name).toBe(name);

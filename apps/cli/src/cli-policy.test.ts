@@ -1,4 +1,4 @@
-import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type CliRunner, createCliRunner, endOf, said } from "./testing/cli-runner.ts";
@@ -54,7 +54,8 @@ test("a rule is put from options, or from its table in a file or on standard inp
   const text = `# why\n[profiles.rules.filed]\naction = "block"\nmatch = 'process.command == "rm -rf /"'\npriority = 30\n`;
   writeFileSync(file, text);
   expect(await good("rules", "put", "--file", file)).toBe("profiles.rules.filed holds\n");
-  expect(await cli.run(["rules", "put", "filed", "--file", "-"], { input: text })).toMatchObject({ code: 0 });
+  const again = await cli.run(["rules", "put", "filed", "--file", "-"], { input: text });
+  expect(again).toMatchObject({ code: 0, stdout: "profiles.rules.filed is replaced, and holds\n" });
   const off = ["--match", 'process.command == "x"', "--action", "block", "--disabled"];
   expect(await good("rules", "put", "dead", ...off)).toBe("profiles.rules.dead is written, and off\n");
   expect(await good("rules", "list")).toMatch(/30 +block +profiles\.rules\.filed/);
@@ -66,10 +67,55 @@ test("a rule is put from options, or from its table in a file or on standard inp
   await good("rules", "rm", "dead");
 });
 
+test("each rule of a file is written, and what holds when one is refused is said", async () => {
+  const table = (name: string, match: string) =>
+    `[profiles.rules.${name}]\naction = "block"\nmatch = '${match}'\n`;
+  const good = 'process.command == "rm"';
+  const input = `${table("one", good)}${table("two", good)}`;
+  const ran = await cli.run(["rules", "put", "--file", "-"], { input });
+  expect(ran).toMatchObject({ code: 0, stdout: "profiles.rules.one holds\nprofiles.rules.two holds\n" });
+  const half = `${table("one", good)}${table("bad", "nonsense")}${table("three", good)}`;
+  const refused = await cli.run(["rules", "put", "--file", "-"], { input: half });
+  expect(refused).toMatchObject({
+    code: 1,
+    stdout: "profiles.rules.one is replaced, and holds\n",
+    stderr: expect.stringContaining("unknown field in nonsense"),
+  });
+  const json = await cli.run(["rules", "put", "--json", "--file", "-"], { input });
+  expect(JSON.parse(json.stdout)).toMatchObject({
+    rules: [
+      { id: "profiles.rules.one", replaced: true },
+      { id: "profiles.rules.two", replaced: true },
+    ],
+  });
+  for (const name of ["one", "two"]) await cli.run(["rules", "delete", name]);
+});
+
+test("one rule is shown whole, with where it stands", async () => {
+  expect(await good("rules", "show", "no-push")).toBe(
+    [
+      "rule       profiles.rules.no-push",
+      "where      settings.toml:1",
+      "action     block",
+      "priority   10",
+      "detection  none",
+      "reason     not from here",
+      "match",
+      `  ${PUSH}`,
+      "",
+    ].join("\n"),
+  );
+  expect(await good("rules", "show", "default.allow-exec")).toContain("where      built in\n");
+  expect(JSON.parse(await good("rules", "show", "--json", "no-push"))).toMatchObject({ match: PUSH });
+});
+
 const REFUSED: [string[], number, RegExp][] = [
   [["rules", "put", "x"], 2, /a name, --match and --action are needed, or --file/],
   [["rules", "put", "x", "--file", "f", "--match", "y"], 2, /beside what it says itself/],
-  [["rules", "put", "x", "--file", "/nonexistent"], 1, /ENOENT/],
+  [["rules", "put", "x", "--file", "/nonexistent"], 1, /Cannot open "\/nonexistent": it does not exist\n$/],
+  [["rules", "show", "no-psh"], 1, /did you mean no-push\?/],
+  [["rules", "show", "profiles.rules.no-psh"], 1, /did you mean profiles\.rules\.no-push\?/],
+  [["rules", "show", "nothing"], 1, /see capsem rules list --all/],
   [
     ["rules", "put", "x", "--match", "y", "--action", "block"],
     1,
@@ -157,7 +203,7 @@ test("a refused command names its rule and how to find out more, with our exit c
   expect(await cli.run(["exec", "dev", "git push 'it'"])).toMatchObject({
     code: 125,
     stdout: "",
-    stderr: `${words}capsem: why, and what would be allowed: capsem rules evaluate --command 'git push '\\''it'\\''' --vm dev\n`,
+    stderr: `${words}capsem: why: capsem rules evaluate --command 'git push '\\''it'\\''' --vm dev\n`,
   });
   const json = await cli.run(["exec", "--json", "dev", "--", "git", "push"]);
   expect(json).toMatchObject({ code: 125, stderr: "" });
@@ -186,12 +232,12 @@ test("a held command says for what it waits, and goes on or fails as a person an
   const first = await held(["exec", "dev", "echo deploy"]);
   expect(await good("asks", "list")).toMatch(
     new RegExp(
-      `^ID .*\n${first.id} +4 min \\d+ s left +dev +bash -c "echo deploy" +profiles\\.rules\\.deploys +capsem/0\\.1\\.0\n$`,
+      `^ID .*\n${first.id} +4 min \\d+ s left +dev +echo deploy +profiles\\.rules\\.deploys +capsem/0\\.1\\.0\n$`,
     ),
   );
-  expect((await cli.run(["status"])).stdout).toContain("1 call waits: capsem asks list");
+  expect((await cli.run(["status"])).stdout).toContain("1 call waits, nobody watches: capsem asks list");
   expect(await good("asks", "approve", first.id, "--note", "fine")).toBe(
-    `approved ${first.id}, bash -c "echo deploy" in dev, this once (by user uid 1000): fine\n`,
+    `approved ${first.id}, echo deploy in dev, this once (by user uid 1000): fine\n`,
   );
   expect(await first.end).toMatchObject({ code: 0, stdout: "deploy\n" });
   const second = await held(["run", "echo deploy"]);
@@ -204,6 +250,12 @@ test("a held command says for what it waits, and goes on or fails as a person an
   expect(JSON.parse(await good("asks", "list", "--all", "--json"))).toMatchObject({
     asks: [{ state: "denied" }, { state: "approved", note: "fine" }],
   });
+  const [head, ...rows] = (await good("asks", "list", "--all")).trimEnd().split("\n");
+  expect(head).toMatch(/^ID +STATE +ENDED +ANSWERED BY +SCOPE +NOTE +WHAT +VM +RULE +BY$/);
+  expect(rows[1]).toMatch(
+    new RegExp(`^${first.id} +approved +20.* user uid 1000 +once +fine +echo deploy +dev +profiles`),
+  );
+  expect(rows[0]).toMatch(new RegExp(`^${second.id} +denied +20.* user uid 1000 +- +`));
   expect(await cli.run(["asks"])).toMatchObject({ code: 0, stdout: "", stderr: "capsem: no call waits\n" });
 });
 
@@ -238,7 +290,7 @@ test("who watches sees an ask at once and what became of it, as lines or as JSON
   const [plain, json] = await Promise.all(ends);
   expect(plain?.stdout).toMatch(
     new RegExp(
-      `pending ${ran.id}, bash -c "echo deploy" in dev \\(rule profiles\\.rules\\.deploys\\)\n.*approved ${ran.id}`,
+      `pending ${ran.id}, echo deploy in dev \\(rule profiles\\.rules\\.deploys\\)\n.*approved ${ran.id}`,
     ),
   );
   const asks = json?.stdout
@@ -292,7 +344,22 @@ test("doctor has the policy and the ledger, and says what it cannot know", async
     /^ok {4}policy: developer, \d+ rules, with the corporation's\nok {4}ledger: takes rows$/m,
   );
   const none = await cli.run(["doctor"], { env: { CAPSEM_HOME: join(cli.folder, "other") } });
-  expect(none.stdout).toContain("ok    policy: not looked at: the service does not run\n");
+  expect(none.stdout).toContain("ok    policy: settings and rules are right; the service does not run\n");
+  expect(none.stdout).toContain("-     ledger: not looked at: the service does not run\n");
+});
+
+test("doctor finds what would keep a service that is down from starting", async () => {
+  const home = join(cli.folder, "broken");
+  mkdirSync(home, { mode: 0o700 });
+  writeFileSync(join(home, "settings.toml"), "[limits]\nrunning_max = 0\n", { mode: 0o600 });
+  const ran = await cli.run(["doctor"], { env: { CAPSEM_HOME: home } });
+  expect(ran.code).toBe(1);
+  expect(ran.stdout).toContain(
+    'MISS  policy: the service does not start: settings.toml:2:15: "limits.running_max" takes a whole number from 1 to 256\n      Mend what is named, in ',
+  );
+  expect(readdirSync(home)).toEqual(["settings.toml"]);
+  const json = await cli.run(["doctor", "--json"], { env: { CAPSEM_HOME: home } });
+  expect(JSON.parse(json.stdout)).toMatchObject({ ok: false });
 });
 
 test("a ledger's file is the user's alone", async () => {

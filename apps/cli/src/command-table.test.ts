@@ -33,6 +33,19 @@ test("the overview has each command on one line", () => {
     expect(lines.filter((line) => new RegExp(`^  ${name}(,| {2})`).test(line))).toHaveLength(1);
 });
 
+test.each([80, 60, 132])(
+  "no line of a help is wider than %i columns, which an example may be below 80",
+  (columns) => {
+    const groups = [
+      ...new Set(COMMANDS.flatMap(({ name }) => (name.includes(" ") ? [name.split(" ")[0] ?? ""] : []))),
+    ];
+    for (const topic of [null, ...groups, ...COMMANDS.map(({ name }) => name)])
+      for (const line of helpOf(topic, columns).split("\n"))
+        if (columns >= 80 || !line.startsWith("  capsem "))
+          expect(line.length, line).toBeLessThanOrEqual(columns);
+  },
+);
+
 test("a word that names something the service knows is completed by a command that exists", async () => {
   const { NAME_COMMANDS } = await import("./completion/word-table.ts");
   for (const words of Object.values(NAME_COMMANDS)) {

@@ -37,7 +37,7 @@ const INCOMPLETE =
 const FORMS = "COMMAND is one string for bash, or words after --";
 
 /** The names of `CLIENT_NAMES`, which a test compares: their table would cost every command its loading. */
-const MCP_CLIENTS = ["claude", "codex", "gemini"] as const;
+const MCP_CLIENTS = ["claude", "codex", "gemini", "cursor", "vscode"] as const;
 
 const SCOPE_OPTION: Option = {
   name: "scope",
@@ -258,7 +258,7 @@ export const COMMANDS: readonly Command[] = [
     name: "mcp install",
     usage: "mcp install CLIENT [OPTIONS] | mcp install [CLIENT] --print",
     summary:
-      "Give an AI agent Capsem's tools: write capsem-mcp into its configuration. CLIENT is claude, codex or gemini. The token stays in its file",
+      "Give an AI agent Capsem's tools: write capsem-mcp into its configuration. CLIENT is claude, codex, gemini, cursor or vscode. The token stays in its file",
     options: [
       SCOPE_OPTION,
       { name: "gateway-url", value: "URL", summary: "The gateway (default: this machine's)" },

@@ -2,21 +2,25 @@ import { randomBytes } from "node:crypto";
 import { constants, mkdirSync, realpathSync, renameSync, rmSync, statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { Failure, messageOf } from "@capsem/base";
+import { Failure } from "@capsem/base";
 import type { Vm } from "@capsem/sdk";
 import { usageError } from "./cli-error.ts";
 import type { Context } from "./context.ts";
+import { tellLeft, tellProblems } from "./copy-report.ts";
 import { counted } from "./copy-to-vm.ts";
+import { copiedEvent } from "./evaluate-hint.ts";
+import { fetchFolder } from "./folder-copy.ts";
 import { checkPlace } from "./local-path.ts";
 import { startProgress } from "./progress.ts";
 import { renderBytes } from "./render.ts";
+import { systemReason } from "./system-words.ts";
 import { REPLACING } from "./tree/judge.ts";
 import { NAME_BYTES_MAX } from "./tree/limits.ts";
-import { unpackTree } from "./tree/unpack.ts";
-import { tellProblems } from "./workspace-copy.ts";
+import { placeEntries } from "./tree/unpack.ts";
 
 /** As cp does: into an existing folder, else under the name given. What comes is hostile: see `unpackTree`. */
 export async function copyFromVm(context: Context, vm: Vm, source: string, target: string): Promise<number> {
+  context.tried.event = copiedEvent("export", source);
   const info = await vm.files.stat(source);
   if (info.type !== "directory") return await copyFile(context, vm, source, target, info.mode & 0o777);
   if (target === "-") throw usageError(`Cannot copy ${JSON.stringify(source)} to -: it is a folder`);
@@ -24,14 +28,16 @@ export async function copyFromVm(context: Context, vm: Vm, source: string, targe
   const folder = contentsOnly ? target : placeOf(source, target);
   mkdirSync(folder, { recursive: true });
   const progress = startProgress(context.powers, context.output);
+  const links: string[] = [];
   const work = async () => {
-    const tar = await vm.trees.read(source);
-    return await unpackTree(tar, folder, {
+    const entries = await fetchFolder(vm, source, (path) => links.push(path));
+    return await placeEntries(entries, folder, {
       judge: REPLACING,
-      progress: (entries, bytes) => progress.update(`copying: ${entries} files, ${renderBytes(bytes)}`),
+      progress: (count, bytes) => progress.update(`copying: ${count} files, ${renderBytes(bytes)}`),
     });
   };
   const report = await work().finally(() => progress.end());
+  await tellLeft(context, links);
   await tellProblems(context, report);
   const { changed, conflicts, refused } = report;
   if (context.json) await context.output.json({ path: folder, files: changed.length, conflicts, refused });
@@ -103,8 +109,9 @@ async function writeAll(file: FileHandle, part: Uint8Array, place: string): Prom
   try {
     for (let at = 0; at < part.length; ) at += (await file.write(part, at)).bytesWritten;
   } catch (cause) {
-    const code = cause instanceof Error && "code" in cause ? String(cause.code) : messageOf(cause);
-    throw new Failure("file_failed", `Cannot write ${JSON.stringify(place)}: ${code}`, { cause });
+    throw new Failure("file_failed", `Cannot write ${JSON.stringify(place)}: ${systemReason(cause)}`, {
+      cause,
+    });
   }
 }
 

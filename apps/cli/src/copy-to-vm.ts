@@ -3,10 +3,12 @@ import { basename, posix, resolve } from "node:path";
 import { CapsemError, type Vm } from "@capsem/sdk";
 import { usageError } from "./cli-error.ts";
 import type { Context } from "./context.ts";
+import { tellRefused } from "./copy-report.ts";
+import { copiedEvent, fileEvent } from "./evaluate-hint.ts";
+import { sendFolder } from "./folder-copy.ts";
 import { sourceMissing } from "./local-path.ts";
 import { startProgress } from "./progress.ts";
-import { printable, renderBytes } from "./render.ts";
-import { packTree } from "./tree/pack.ts";
+import { renderBytes } from "./render.ts";
 
 const READ_BYTES = 256 * 1024;
 
@@ -15,6 +17,7 @@ export async function copyToVm(context: Context, vm: Vm, source: string, target:
   if (source === "-") {
     if (await isFolder(vm, target))
       throw usageError(`Cannot copy - to ${JSON.stringify(target)}: it is a folder`);
+    context.tried.event = copiedEvent("import", target);
     const { bytes } = await vm.files.write(target, counted(context, context.powers.stdin.bytes(), null));
     return await done(context, target, bytes);
   }
@@ -28,27 +31,35 @@ export async function copyToVm(context: Context, vm: Vm, source: string, target:
     !(stat.isDirectory() && contentsOnly) && (target.endsWith("/") || (await isFolder(vm, target)));
   const place = into ? posix.join(target, basename(resolve(source))) : target;
   if (stat.isFile()) {
-    const body = counted(context, createReadStream(source, { highWaterMark: READ_BYTES }), stat.size);
-    const { bytes } = await vm.files.write(place, body, { mode: stat.mode & 0o777 });
+    context.tried.event = copiedEvent("import", place);
+    const body = counted(context, readLocal(source, stat.size), stat.size);
+    const { bytes } = await vm.files.write(place, body, {
+      mode: stat.mode & 0o777,
+      ...(stat.size > 0 || (await isEmpty(source)) ? { size: stat.size } : {}),
+    });
     return await done(context, place, bytes);
   }
-  return await done(context, place, await writeTree(context, vm, source, place));
+  context.tried.event = fileEvent({ "file.create.path": place });
+  await vm.files.mkdir(place, { parents: true });
+  context.tried.event = copiedEvent("import", place);
+  const { bytes, refused } = await sendFolder(context, vm, source, place);
+  await tellRefused(context, refused);
+  if (context.json) await context.output.json({ path: place, bytes, refused });
+  return refused.length === 0 ? 0 : 1;
 }
 
-async function writeTree(context: Context, vm: Vm, source: string, place: string): Promise<number> {
-  const progress = startProgress(context.powers, context.output);
-  const warnings: string[] = [];
-  const { tar } = packTree(source, {
-    warn: (text) => warnings.push(text),
-    progress: (entries, bytes) => progress.update(`copying: ${entries} files, ${renderBytes(bytes)}`),
-  });
-  try {
-    await vm.files.mkdir(place, { parents: true });
-    return (await vm.trees.write(place, tar)).bytes;
-  } finally {
-    progress.end();
-    for (const warning of warnings) await context.output.say(printable(warning));
-  }
+/**
+ * Not more than was promised; the request ends where there is less. Files of /proc say that they are empty, and are
+ * not: these are read to their end, and only what has none is promised to be empty.
+ */
+function readLocal(source: string, size: number): AsyncIterable<Uint8Array> {
+  const end = size === 0 ? Number.POSITIVE_INFINITY : size - 1;
+  return createReadStream(source, { highWaterMark: READ_BYTES, end });
+}
+
+async function isEmpty(source: string): Promise<boolean> {
+  for await (const _ of readLocal(source, 0)) return false;
+  return true;
 }
 
 async function isFolder(vm: Vm, path: string): Promise<boolean> {

@@ -1,6 +1,7 @@
 import { Failure } from "@capsem/base";
 import { expect, test } from "vitest";
 import { adviceOf, faultLine, textOfFailure } from "./error-text.ts";
+import { copiedEvent, evaluateOptions } from "./evaluate-hint.ts";
 import { parse } from "./parse.ts";
 import { shellWord } from "./shell-word.ts";
 
@@ -32,25 +33,18 @@ const ADVICE: [string, string, object, boolean, string[], string[]][] = [
     { rule_id: RULE },
     false,
     ["exec", "dev", "--", "git", "commit", "-m", "a b"],
-    [
-      "why, and what would be allowed: capsem rules evaluate --command 'git commit -m '\\''a b'\\''' --vm dev",
-    ],
+    ["why: capsem rules evaluate --command 'git commit -m '\\''a b'\\''' --vm dev"],
   ],
+  ["policy", "no", { rule_id: RULE }, false, ["run", "ls"], ["why: capsem rules evaluate --command ls"]],
+  ["policy", "no", { rule_id: RULE }, false, ["list"], [`the rule: capsem rules show ${RULE}`]],
+  ["policy", "no", {}, false, ["list"], []],
   [
     "policy",
-    "no",
+    "Cannot give what the command wrote, which has run: blocked",
     { rule_id: RULE },
     false,
-    ["run", "ls"],
-    ["why, and what would be allowed: capsem rules evaluate --command ls"],
-  ],
-  [
-    "policy",
-    "no",
-    { rule_id: RULE },
-    false,
-    ["cp", "a", "dev:"],
-    ["why, and what would be allowed: capsem rules evaluate --type TYPE --field KEY=VALUE"],
+    ["exec", "dev", "ls"],
+    [`the rule: capsem rules show ${RULE}`],
   ],
   [
     "policy",
@@ -77,14 +71,6 @@ const ADVICE: [string, string, object, boolean, string[], string[]][] = [
     ["what is wrong with it: capsem ledger verify dev; --archive sets it aside, so that the VM starts"],
   ],
   [
-    "locked",
-    "no",
-    { faults: [{ message: "no", file: null, line: null, column: null }] },
-    false,
-    ["settings"],
-    ["the corporation's policy has it: capsem corp info"],
-  ],
-  [
     "invalid_input",
     "bad: settings.toml:3:5: one (and 1 more)",
     {
@@ -104,6 +90,95 @@ test.each(ADVICE)("of %s %j %j it says what to do", (kind, message, facts, retry
   expect(adviceOf(new Failure(kind, message, { facts: { ...facts }, retryable }), typed(...argv))).toEqual(
     lines,
   );
+});
+
+const fault = (message: string, subject: string) => ({
+  faults: [{ code: "locked", message, file: null, line: null, column: null, subject }],
+});
+const LOCKED: [string, object, string[]][] = [
+  [
+    'Cannot change "limits.running_max": the corporation has set it',
+    fault("set", "limits.running_max"),
+    ["the corporation's policy has it: capsem corp info"],
+  ],
+  [
+    'Cannot change "corp.rules.x": only the user\'s rules can be changed',
+    fault("not yours", "corp.rules.x"),
+    ["the corporation's policy has it: capsem corp info"],
+  ],
+  // Said of a key that no corporation need have set: it is none of the user's.
+  ['Cannot change "corp.rule_files": the corporation has set it', fault("set", "corp.rule_files"), []],
+  [
+    'Cannot change "profiles.rules.x": it stands in another rule file',
+    fault("elsewhere", "profiles.rules.x"),
+    ["where it stands: capsem rules show profiles.rules.x"],
+  ],
+  ['Cannot change "default.x": only the user\'s rules can be changed', fault("built in", "default.x"), []],
+  ['Cannot approve "ask_a" for always: the corporation\'s rule asks', {}, []],
+];
+test.each(LOCKED)(
+  "of what is locked, the corporation is named only where it is the reason: %s",
+  (message, facts, lines) => {
+    const failure = new Failure("locked", `${message}`, { facts: { ...facts } });
+    expect(adviceOf(failure, typed("settings")).filter((line) => !line.startsWith("  "))).toEqual(lines);
+  },
+);
+
+const ASKED: [string[], string, string][] = [
+  [
+    ["create", "--name", "box"],
+    "Cannot create the VM",
+    "--type vm.lifecycle --field vm.lifecycle.action=create --field vm.name=box",
+  ],
+  [["run", "ls"], "Cannot create the VM: blocked", "--type vm.lifecycle --field vm.lifecycle.action=create"],
+  [["run", "ls"], "Cannot run the command: blocked", "--command ls"],
+  [
+    ["exec", "dev", "-u", "root", "-w", "src", "make it"],
+    "no",
+    "--command 'make it' --field process.exec.user=root --field process.exec.cwd=/workspace/src --vm dev",
+  ],
+  [["delete", "dev"], "no", "--type vm.lifecycle --field vm.lifecycle.action=delete --vm dev"],
+  [["delete", "dev", "box"], "no", "--type vm.lifecycle --field vm.lifecycle.action=delete"],
+  [["rename", "dev", "box"], "no", "--type vm.lifecycle --field vm.lifecycle.action=rename --vm dev"],
+  [["purge"], "no", "--type vm.lifecycle --field vm.lifecycle.action=purge"],
+  [["files", "rm", "dev", "../etc/x"], "no", "--type file.event --field file.delete.path=/etc/x --vm dev"],
+  [
+    ["files", "mkdir", "dev", "a b"],
+    "no",
+    "--type file.event --field 'file.create.path=/workspace/a b' --vm dev",
+  ],
+  [
+    ["files", "rename", "dev", "a", "b"],
+    "no",
+    "--type file.event --field file.delete.path=/workspace/a --field file.create.path=/workspace/b --vm dev",
+  ],
+  [
+    ["settings", "set", "asks.timeout_secs=9"],
+    "no",
+    "--type settings.change --field settings.key=asks.timeout_secs --field settings.source=user",
+  ],
+  [
+    ["rules", "delete", "x"],
+    "no",
+    "--type settings.change --field settings.key=profiles.rules.x --field settings.source=user",
+  ],
+  [
+    ["credentials", "delete", "gh"],
+    "no",
+    "--type settings.change --field settings.key=credentials.gh --field settings.source=user",
+  ],
+];
+test.each(ASKED)("%j is asked about again in the words of rules", (argv, message, options) => {
+  expect(evaluateOptions(typed(...argv), message)).toBe(options);
+});
+
+test("a copy is asked about by the file that it was about", () => {
+  const tried = copiedEvent("import", "sub/../.env");
+  expect(evaluateOptions({ ...typed("cp", ".env", "dev:"), tried }, "no")).toBe(
+    "--type file.import --field file.import.path=/workspace/.env --vm dev",
+  );
+  const out = { ...typed("cp", "dev:/etc/x", "."), tried: copiedEvent("export", "/etc/x") };
+  expect(evaluateOptions(out, "no")).toBe("--type file.export --field file.export.path=/etc/x --vm dev");
 });
 
 test("many faults are counted, and each has its place as compilers say it", () => {

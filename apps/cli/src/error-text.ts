@@ -1,6 +1,6 @@
 import type { Failure } from "@capsem/base";
-import type { Args } from "./args.ts";
 import { shortId } from "./ask-text.ts";
+import { evaluateOptions, type Typed } from "./evaluate-hint.ts";
 import { shellWord } from "./shell-word.ts";
 
 const ID = /\bvm_[a-z2-7]{16}\b/g;
@@ -10,9 +10,7 @@ const FAULTS_TOLD_MAX = 20;
 /** A failure in the user's words: VMs by the names that were typed, and what to do about it. */
 export function textOfFailure(failure: Failure, names: ReadonlyMap<string, string>): string {
   const text = failure.message.replace(ID, (id) => names.get(id) ?? id);
-  const rule = failure.facts?.rule_id;
-  if (failure.kind === "policy" && typeof rule === "string" && !text.includes(rule))
-    return `${text} (rule ${rule})`;
+  if (failure.kind === "policy") return withRule(failure, text);
   if (failure.kind === "quota") return `${text}; delete or stop one: capsem list`;
   const stopped = /^Cannot (?:work in|run)\b.* "([a-z0-9_-]+)": it is stopped$/.exec(text);
   if (failure.kind === "wrong_state" && stopped !== null)
@@ -20,9 +18,10 @@ export function textOfFailure(failure: Failure, names: ReadonlyMap<string, strin
   return text;
 }
 
-interface Typed {
-  readonly name: string;
-  readonly args: Args;
+/** A refusal names its rule, once. */
+export function withRule({ facts }: Failure, text: string): string {
+  const rule = facts?.rule_id;
+  return typeof rule !== "string" || text.includes(rule) ? text : `${text} (rule ${rule})`;
 }
 
 /** What to do about a refusal, each a line; of `typed` the command is taken up again. */
@@ -36,7 +35,7 @@ function adviceOfKind(failure: Failure, typed: Typed | null): string[] {
     case "policy":
       return policyAdvice(failure, typed);
     case "locked":
-      return ["the corporation's policy has it: capsem corp info"];
+      return lockedAdvice(failure);
     case "ledger_broken":
       return vm === undefined
         ? ["what is wrong with it: capsem ledger verify --all"]
@@ -54,31 +53,43 @@ function adviceOfKind(failure: Failure, typed: Typed | null): string[] {
   }
 }
 
-function policyAdvice({ facts = {}, retryable }: Failure, typed: Typed | null): string[] {
+function policyAdvice({ message, facts = {}, retryable }: Failure, typed: Typed | null): string[] {
   if (typeof facts.ask_id === "string") {
     const id = shortId(facts.ask_id);
     return retryable
       ? [`allow it from another terminal, then try again: capsem asks approve ${id}`]
       : ["what became of the ask: capsem asks list --all"];
   }
-  return [`why, and what would be allowed: capsem rules evaluate ${evaluated(typed)}`];
+  const rule = typeof facts.rule_id === "string" ? shellWord(facts.rule_id) : null;
+  // What a command wrote cannot be asked about without it.
+  if (/which has run/.test(message)) return rule === null ? [] : [`the rule: capsem rules show ${rule}`];
+  const options = evaluateOptions(typed, message);
+  if (options !== null) return [`why: capsem rules evaluate ${options}`];
+  return rule === null ? [] : [`the rule: capsem rules show ${rule}`];
 }
 
-/** The options that ask about the same command again. */
-function evaluated(typed: Typed | null): string {
-  const { name, args } = typed ?? { name: "", args: null };
-  const at = name === "run" ? 0 : 1;
-  const isJob = ["run", "exec", "shell"].includes(name);
-  const line = isJob ? (args?.words[at] ?? args?.rest?.map(shellWord).join(" ")) : undefined;
-  if (line === undefined) return "--type TYPE --field KEY=VALUE";
-  const vm = name === "run" ? undefined : args?.words[0];
-  return `--command ${shellWord(line)}${vm === undefined ? "" : ` --vm ${shellWord(vm)}`}`;
+/** Only where the corporation's own rule or key is the reason: there is more that no command changes. */
+function lockedAdvice(failure: Failure): string[] {
+  const subjects = factList<FaultText>(failure, "faults").map(({ subject }) => subject ?? "");
+  if (subjects.some((subject) => subject.startsWith("corp.rules.") || isCorpKey(failure, subject)))
+    return ["the corporation's policy has it: capsem corp info"];
+  const rule = subjects.find((subject) => subject.startsWith("profiles.rules."));
+  return rule === undefined ? [] : [`where it stands: capsem rules show ${shellWord(rule)}`];
+}
+
+/** A setting of the user's that the corporation has set. */
+function isCorpKey({ message }: Failure, subject: string): boolean {
+  return /\bcorporation has set\b/.test(message) && !/^(corp|profiles\.rules|default)\./.test(subject);
+}
+
+function factList<T>({ facts = {} }: Failure, name: string): readonly T[] {
+  return Array.isArray(facts[name]) ? (facts[name] as T[]) : [];
 }
 
 /** Those that the failure has not said itself. */
-function faultsOf({ message, facts = {} }: Failure): string[] {
-  const all = Array.isArray(facts.faults) ? (facts.faults as FaultText[]) : [];
-  const faults = all.filter((fault) => !message.includes(fault.message));
+function faultsOf(failure: Failure): string[] {
+  const all = factList<FaultText>(failure, "faults");
+  const faults = all.filter((fault) => !failure.message.includes(fault.message));
   const told = faults.slice(0, FAULTS_TOLD_MAX).map((fault) => `  ${faultLine(fault)}`);
   const more = faults.length - told.length;
   return more > 0 ? [...told, `  and ${more} more`] : told;
@@ -89,6 +100,7 @@ export interface FaultText {
   readonly file: string | null;
   readonly line: number | null;
   readonly column: number | null;
+  readonly subject?: string | null;
 }
 
 /** As compilers say it, so that an editor finds the place. */

@@ -41,7 +41,7 @@ export const EVIDENCE_COMMANDS: readonly Command[] = [
   {
     name: "events",
     usage: "events VM [OPTIONS]",
-    summary: `Show what was decided, the last at the end, with the fields that rules saw. ${GONE}`,
+    summary: `Show what was decided, a line each, the last at the end, with the fields that tell it from others. ${GONE}`,
     options: [
       {
         name: "action",
@@ -50,14 +50,15 @@ export const EVIDENCE_COMMANDS: readonly Command[] = [
         summary: "Only what was decided so",
       },
       { name: "type", value: "TYPE", summary: "Only such events, as process.exec" },
-      { name: "rule", value: "ID", summary: "Only what this rule decided" },
+      { name: "rule", value: "NAME", summary: "Only what this rule decided" },
+      { name: "full", summary: "Every field that rules saw, and every rule that matched" },
       SINCE,
       LIMIT,
     ],
     words: [1, 1],
     completes: { VM: "ledger" },
     exits: "capsem",
-    examples: ["capsem events dev --action block", "capsem events dev --type process.exec --json"],
+    examples: ["capsem events dev --action block", "capsem events dev --rule no-push --full"],
     load: async () => (await import("./command/events.ts")).events,
   },
   {

@@ -28,6 +28,9 @@ export const LOG_TAIL_BYTES = 4_096;
 export const JOB_ENV_BYTES_MAX = 4_096;
 /** Width of a table where no terminal says its own. */
 export const PLAIN_COLUMNS = 80;
+/** Of a help where no terminal says its own, and of one on a terminal that is wider than one reads. */
+export const HELP_COLUMNS = 80;
+export const HELP_COLUMNS_MAX = 120;
 export const GATEWAY_PORT = 19_222;
 /** Its program starts it confined and waits for it, with a limit of its own below this. */
 export const GATEWAY_START_MS = 30_000;
@@ -56,6 +59,10 @@ export const SECRET_CHARS_MIN = 8;
 export const SECRET_BYTES_MAX = 16_384;
 /** A key that was meant for the ask before must not answer the one that just came. */
 export const KEY_GUARD_MS = 500;
+/** As much of a note as the route takes. */
+export const NOTE_CHARS_MAX = 512;
+/** Asks that are over and may be told of again, which is shown once: as many as wait at once, some times over. */
+export const ASKS_TOLD_MAX = 1_024;
 /** How often a service that is away is looked for. */
 export const EVENTS_AGAIN_MS = 1_000;
 /** Rows that a person is shown where no number is asked for. */

@@ -4,6 +4,7 @@ import type { Command } from "./command-table.ts";
 import type { Context } from "./context.ts";
 import { adviceOf, textOfFailure } from "./error-text.ts";
 import { exitOfFailure } from "./exit-code.ts";
+import { HELP_COLUMNS, HELP_COLUMNS_MAX } from "./limits.ts";
 import { OUTPUT_FAILED, Output } from "./output.ts";
 import { parse } from "./parse.ts";
 import type { Powers } from "./powers.ts";
@@ -14,6 +15,7 @@ async function main(argv: readonly string[], powers: Powers): Promise<number> {
   const output = new Output(powers);
   const asked = optionsOf(argv);
   const names = new Map<string, string>();
+  const tried: Context["tried"] = { event: null };
   let words: Parameters<typeof adviceOf>[1] = null;
   let exits: Command["exits"] = ["run", "exec", "shell"].includes(
     argv.find((word) => !word.startsWith("-")) ?? "",
@@ -25,24 +27,29 @@ async function main(argv: readonly string[], powers: Powers): Promise<number> {
     if (parsed.kind === "help") {
       const { helpJson, helpOf } = await import("./help.ts");
       if (asked.includes("--json")) await output.json(helpJson(parsed.topic));
-      else await output.print(helpOf(parsed.topic));
+      else await output.print(helpOf(parsed.topic, helpColumns(powers)));
       return 0;
     }
     const { command, args } = parsed;
     exits = command.exits;
     words = { name: command.name, args };
     const handler = await command.load();
-    return await handler(contextOf(powers, output, args.flag("json"), names), args);
+    return await handler(contextOf(powers, output, args.flag("json"), names, tried), args);
   } catch (thrown) {
     const failure = toFailure(thrown);
     const text = textOfFailure(failure, names);
     const isJson = asked.includes("--json");
     await tellFailure(output, failure, text, isJson);
-    for (const line of isJson ? [] : adviceOf(failure, words)) await output.say(line);
+    const typed = words === null ? null : { ...words, tried: tried.event };
+    for (const line of isJson ? [] : adviceOf(failure, typed)) await output.say(line);
     if (failure.detail !== undefined && powers.env.CAPSEM_DEBUG === "1")
       await output.error(`${printableLines(failure.detail)}\n`);
     return exitOfFailure(failure.kind, exits);
   }
+}
+
+function helpColumns({ stdout }: Powers): number {
+  return Math.min(stdout.size()?.cols ?? HELP_COLUMNS, HELP_COLUMNS_MAX);
 }
 
 /** As JSON where that was asked for and standard output takes it, else as a line for people. */
@@ -63,13 +70,20 @@ function optionsOf(argv: readonly string[]): readonly string[] {
   return end < 0 ? argv : argv.slice(0, end);
 }
 
-function contextOf(powers: Powers, output: Output, json: boolean, names: Map<string, string>): Context {
+function contextOf(
+  powers: Powers,
+  output: Output,
+  json: boolean,
+  names: Map<string, string>,
+  tried: Context["tried"],
+): Context {
   let isHeld = () => false;
   return {
     powers,
     output,
     json,
     names,
+    tried,
     client: async () => {
       const { connect } = await import("./connect.ts");
       const connected = await connect(powers, output);

@@ -1,7 +1,8 @@
-import { Failure, messageOf } from "@capsem/base";
+import { Failure } from "@capsem/base";
 import { EXIT } from "./exit-code.ts";
 import type { OutputPower, Powers } from "./powers.ts";
 import { printableJson, printableLines } from "./render.ts";
+import { systemReason } from "./system-words.ts";
 
 /**
  * Where a command writes. A reader that went away ends the program quietly, as it ends other tools: after
@@ -57,19 +58,10 @@ async function writeQuietly(stream: OutputPower, data: Uint8Array | string): Pro
   }
 }
 
-const WHY: Readonly<Record<string, string>> = {
-  ENOSPC: "the disk is full (ENOSPC)",
-  EDQUOT: "your disk quota is used up (EDQUOT)",
-  EFBIG: "the file is too large (EFBIG)",
-  EIO: "its device failed (EIO)",
-  EBADF: "it is closed (EBADF)",
-};
-
 export const OUTPUT_FAILED = "output_failed";
 
 function outputFailure(cause: unknown): Failure {
-  const code = String(codeOf(cause) ?? messageOf(cause));
-  return new Failure(OUTPUT_FAILED, `Cannot write standard output: ${WHY[code] ?? code}`, { cause });
+  return new Failure(OUTPUT_FAILED, `Cannot write standard output: ${systemReason(cause)}`, { cause });
 }
 
 function codeOf(thrown: unknown): unknown {

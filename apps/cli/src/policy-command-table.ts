@@ -133,7 +133,8 @@ function asks(): Command[] {
           name: "scope",
           value: "SCOPE",
           choices: ["once", "vm", "always"],
-          summary: "once (default), vm: the same in this VM, always: write a rule",
+          summary:
+            "once (default), vm: the same in this VM, always: for good, by a rule that allows exactly this",
         },
         note,
       ],

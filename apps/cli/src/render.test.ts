@@ -1,7 +1,14 @@
 import { expect, test } from "vitest";
 import { Output } from "./output.ts";
 import type { Powers } from "./powers.ts";
-import { printable, printableJson, printableLines, renderPairs, renderTable } from "./render.ts";
+import {
+  printable,
+  printableJson,
+  printableLines,
+  renderMoment,
+  renderPairs,
+  renderTable,
+} from "./render.ts";
 
 /** What a terminal acts on, or shows in another order than it is. */
 const STEERING = [
@@ -41,6 +48,38 @@ test("an escape names its character, a line end stays where lines may be, other 
 
 test("a table whose cells hold line ends has one line a row", () => {
   expect(renderTable(["A", "B"], [["x\ny", "z"]]).split("\n")).toEqual(["A       B", "x\\x0ay  z", ""]);
+});
+
+const WIDE = [
+  ["1", "process.command.contains('git push')", "people push"],
+  ["20", "true", "yes"],
+];
+const SHRUNK: [number, string[]][] = [
+  [
+    200,
+    [
+      "P   MATCH                                 REASON",
+      "1   process.command.contains('git push')  people push",
+    ],
+  ],
+  [40, ["P   MATCH                    REASON", "1   process.command.contai…  people push"]],
+  [31, ["P   MATCH           REASON", "1   process.comma…  people push"]],
+  [20, ["P   MATCH         R…", "1   process.com…  p…"]],
+];
+test.each(SHRUNK)("a table of %i columns cuts what may be cut, and says so", (columns, lines) => {
+  const table = renderTable(["P", "MATCH", "REASON"], WIDE, columns, undefined, ["MATCH", "REASON"]);
+  const [head, first] = table.split("\n");
+  expect([head, first]).toEqual(lines);
+  for (const line of table.split("\n")) expect(line.length).toBeLessThanOrEqual(columns);
+});
+
+test("a time of today has no day on a terminal, and always one elsewhere", () => {
+  const now = () => Date.parse("2025-01-02T12:00:00Z");
+  const at = (isTerminal: boolean, iso: string) =>
+    renderMoment(iso, { now, stdout: { isTerminal } as Powers["stdout"] });
+  expect(at(true, "2025-01-02T11:59:00.000Z")).toMatch(/^\d\d:\d\d:\d\d$/);
+  expect(at(true, "2024-01-02T11:59:00.000Z")).toMatch(/^2024-01-02 /);
+  expect(at(false, "2025-01-02T11:59:00.000Z")).toMatch(/^2025-01-02 /);
 });
 
 test("what is said, and JSON, reach the terminal without steering it", async () => {

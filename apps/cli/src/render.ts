@@ -1,16 +1,30 @@
 import type { Color, Paint } from "./paint.ts";
+import type { Powers } from "./powers.ts";
 
 export type Cell = string | { readonly text: string; readonly color: Color | null };
 
-/** Columns padded to their widest cell; two spaces between. Lines that are longer than `lineMax` are cut. */
+/** A column that may be cut gives way down to this much: less says nothing. */
+const SHRUNK_CHARS_MIN = 12;
+
+/**
+ * Columns padded to their widest cell; two spaces between. Lines that are longer than `lineMax` are cut: first in the
+ * columns of `shrinks`, the widest first, so that others keep what they say.
+ */
 export function renderTable(
   head: readonly string[],
   rows: readonly (readonly Cell[])[],
   lineMax = Number.POSITIVE_INFINITY,
   paint: Paint = (text) => text,
+  shrinks: readonly string[] = [],
 ): string {
-  const texts = [head, ...rows.map((row) => row.map((cell) => printable(textOfCell(cell))))];
-  const widths = head.map((_, at) => Math.max(...texts.map((row) => row[at]?.length ?? 0)));
+  const whole = [head, ...rows.map((row) => row.map((cell) => printable(textOfCell(cell))))];
+  const widths = head.map((_, at) => Math.max(...whole.map((row) => row[at]?.length ?? 0)));
+  shrink(
+    widths,
+    lineMax,
+    shrinks.map((name) => head.indexOf(name)),
+  );
+  const texts = whole.map((row) => row.map((cell, at) => cut(cell, widths[at] ?? 0)));
   const line = (row: readonly string[]) =>
     row
       .map((cell, at) => cell.padEnd(widths[at] ?? 0))
@@ -22,6 +36,17 @@ export function renderTable(
       return `${painted(cut(line(row), lineMax), cells, row, widths, paint)}\n`;
     })
     .join("");
+}
+
+function shrink(widths: number[], lineMax: number, columns: readonly number[]): void {
+  let excess = widths.reduce((sum, width) => sum + width + 2, -2) - lineMax;
+  while (excess > 0) {
+    const [widest] = [...columns].sort((left, right) => (widths[right] ?? 0) - (widths[left] ?? 0));
+    const width = widest === undefined ? 0 : (widths[widest] ?? 0);
+    if (widest === undefined || width <= SHRUNK_CHARS_MIN) return;
+    widths[widest] = width - 1;
+    excess -= 1;
+  }
 }
 
 function textOfCell(cell: Cell): string {
@@ -48,9 +73,10 @@ function painted(
   return text;
 }
 
-function cut(line: string, charsMax: number): string {
+/** At most so many characters; what was cut ends in one that says so. */
+export function cut(line: string, charsMax: number): string {
   const chars = line.length <= charsMax ? [] : [...line];
-  return chars.length <= charsMax ? line : `${chars.slice(0, charsMax - 3).join("")}...`;
+  return chars.length <= charsMax ? line : `${chars.slice(0, Math.max(0, charsMax - 1)).join("")}…`;
 }
 
 export function renderPairs(pairs: readonly (readonly [string, string])[]): string {
@@ -123,6 +149,13 @@ export function renderLocal(iso: string | null): string {
   const two = (value: number) => String(value).padStart(2, "0");
   const day = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join("-");
   return `${day} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":")}`;
+}
+
+/** The same, without the day on a terminal, whose lines are short, where it is today. */
+export function renderMoment(iso: string | null, { stdout, now }: Pick<Powers, "stdout" | "now">): string {
+  const whole = renderLocal(iso);
+  const [today = ""] = renderLocal(new Date(now()).toISOString()).split(" ");
+  return stdout.isTerminal && whole.startsWith(`${today} `) ? whole.slice(today.length + 1) : whole;
 }
 
 export function renderMs(ms: number | null): string {

@@ -24,10 +24,20 @@ function written(): Command[] {
       load: async () => (await load()).list,
     },
     {
+      name: "rules show",
+      usage: "rules show NAME",
+      summary: "Show one rule whole, with its file and line. NAME is its id, or the last part of it",
+      words: [1, 1],
+      completes: { NAME: "rule" },
+      exits: "capsem",
+      examples: ["capsem rules show no-push", "capsem rules show default.allow-exec"],
+      load: async () => (await import("./command/rules-show.ts")).show,
+    },
+    {
       name: "rules put",
       usage: "rules put NAME --match EXPR --action ACTION [OPTIONS] | rules put [NAME] --file FILE",
       summary:
-        "Write one of your rules; it holds when this returns. EXPR is CEL over an event's fields: capsem events VM shows them",
+        "Write one of your rules; it holds when this returns. EXPR is CEL over an event's fields: capsem events VM --full shows them",
       options: [
         { name: "match", value: "EXPR", summary: "What it is about" },
         { name: "action", value: "ACTION", choices: ACTIONS, summary: "allow, ask, block, or a change" },
@@ -35,13 +45,17 @@ function written(): Command[] {
         { name: "priority", value: "N", summary: "10 (default) to 1000; lower comes first" },
         { name: "detection", value: "LEVEL", choices: LEVELS, summary: "Also report a match at this level" },
         { name: "disabled", summary: "Write it, and leave it off" },
-        { name: "file", value: "FILE", summary: "Its [profiles.rules.NAME] table; - is standard input" },
+        {
+          name: "file",
+          value: "FILE",
+          summary: "Its [profiles.rules.NAME] tables, or NAME's alone; - is standard input",
+        },
       ],
       words: [0, 1],
       completes: { NAME: "rule" },
       exits: "capsem",
       examples: [
-        "capsem rules put no-push --action block --match \"process.command.contains('git push')\"",
+        "capsem rules put push --action ask --match \"process.command.contains('push')\"",
         "capsem rules put --file rule.toml",
       ],
       load: async () => (await load()).put,
@@ -80,7 +94,7 @@ function tried(): Command[] {
       exits: "capsem",
       examples: [
         'capsem rules evaluate --command "git push" --vm dev',
-        "capsem rules evaluate --type file.export --field file.export.path=/workspace/key.pem",
+        "capsem rules evaluate --type file.export --field file.export.path=/etc/shadow",
       ],
       load: async () => (await load()).evaluate,
     },

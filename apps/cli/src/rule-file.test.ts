@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { readRule } from "./rule-file.ts";
+import { readRules } from "./rule-file.ts";
 import { readTomlValue } from "./toml-value.ts";
 
 const VALUES: [string, unknown][] = [
@@ -29,16 +29,16 @@ test.each(VALUES)("a value is read as TOML has it: %j", (statement, value) => {
 
 const RULE = '[profiles.rules.a]\naction = "block"\nmatch = "x"\n';
 
-test("the one rule of a file is read, or the one that is named", () => {
+test("the rules of a file are read, or the one that is named", () => {
   expect(
-    readRule(`# text\n[profiles]\npreset = "open"\n${RULE}priority = 20\nenabled = false\n`, undefined),
-  ).toEqual({
-    name: "a",
-    fields: { action: "block", match: "x", priority: 20, enabled: false },
-  });
+    readRules(`# text\n[profiles]\npreset = "open"\n${RULE}priority = 20\nenabled = false\n`, undefined),
+  ).toEqual([{ name: "a", fields: { action: "block", match: "x", priority: 20, enabled: false } }]);
   const two = `${RULE}[profiles.rules.b]\nname = "b"\naction = "ask"\nmatch = '''y'''\n`;
-  expect(readRule(two, "b")).toEqual({ name: "b", fields: { action: "ask", match: "y" } });
-  expect(readRule(two, "profiles.rules.a").name).toBe("a");
+  expect(readRules(two, "b")).toEqual([{ name: "b", fields: { action: "ask", match: "y" } }]);
+  expect(readRules(two, "profiles.rules.a").map(({ name }) => name)).toEqual(["a"]);
+  expect(readRules(two, undefined).map(({ name }) => name)).toEqual(["a", "b"]);
+  // Another one that makes no rule is nobody's concern.
+  expect(readRules(`${RULE}[profiles.rules.b]\n`, "a")).toHaveLength(1);
 });
 
 const BAD: [string, string | undefined, RegExp][] = [
@@ -50,12 +50,12 @@ const BAD: [string, string | undefined, RegExp][] = [
   [`${RULE}wrong = 1\n`, undefined, /no key "wrong"/],
   [`${RULE}reason = 1.5\n`, undefined, /reason is no text/],
   ["[profiles.rules.a]\nmatch = 'x'\n", undefined, /needs match and action/],
-  [`${RULE}[profiles.rules.b]\n`, undefined, /several, name one: a, b/],
+  [`${RULE}[profiles.rules.b]\n`, undefined, /rule "b" needs match and action/],
   ["[profiles.rules.a\n", undefined, /needed/],
 ];
 
 test.each(BAD)("what makes no rule is said: %j", (text, name, words) => {
-  expect(() => readRule(text, name)).toThrow(words);
+  expect(() => readRules(text, name)).toThrow(words);
 });
 
 test("no text makes anything but a rule or a refusal", () => {
@@ -85,8 +85,8 @@ test("no text makes anything but a rule or a refusal", () => {
       text +=
         random(4) === 0 ? own.slice(random(own.length)).slice(0, random(9)) : parts[random(parts.length)];
     try {
-      const { name, fields } = readRule(text, undefined);
-      expect([typeof name, fields.match === undefined], text).toEqual(["string", false]);
+      for (const { name, fields } of readRules(text, undefined))
+        expect([typeof name, fields.match === undefined], text).toEqual(["string", false]);
     } catch (thrown) {
       expect((thrown as Error).message, `seed ${seed}: ${JSON.stringify(text)}`).toMatch(/^Cannot /);
     }

@@ -6,24 +6,32 @@ import { readTomlValue } from "./toml-value.ts";
 type Value = string | number | boolean;
 const KEYS = ["action", "match", "detection_level", "priority", "reason", "enabled"] as const;
 
-/** The one `[profiles.rules.NAME]` table of a text, or the one of this name. Whether it makes a rule, the service says. */
-export function readRule(text: string, name: string | undefined): { name: string; fields: RuleFields } {
+export interface NamedRule {
+  readonly name: string;
+  readonly fields: RuleFields;
+}
+
+/** The `[profiles.rules.NAME]` tables of a text, or the one of this name. Whether they make rules, the service says. */
+export function readRules(text: string, name: string | undefined): NamedRule[] {
   const tables = tablesOf(text);
   const names = [...tables.keys()];
   const wanted = name?.replace(/^profiles\.rules\./, "");
-  const chosen = wanted ?? (names.length === 1 ? names[0] : undefined);
   if (names.length === 0) throw refusal("it has no [profiles.rules.NAME] table");
-  if (chosen === undefined) throw refusal(`it has several, name one: ${names.join(", ")}`);
-  const fields = tables.get(chosen);
-  if (fields === undefined) throw refusal(`it has no rule "${chosen}", but ${names.join(", ")}`);
-  for (const key of fields.keys())
+  if (wanted !== undefined && !names.includes(wanted))
+    throw refusal(`it has no rule "${wanted}", but ${names.join(", ")}`);
+  return [...tables].flatMap(([each, values]) =>
+    wanted === undefined || each === wanted ? [ruleOf(each, values)] : [],
+  );
+}
+
+function ruleOf(name: string, values: ReadonlyMap<string, Value>): NamedRule {
+  for (const key of values.keys())
     if (key !== "name" && !(KEYS as readonly string[]).includes(key))
       throw refusal(`a rule has no key "${key}", but ${KEYS.join(", ")}`);
-  const { match, action } = Object.fromEntries(fields);
-  if (match === undefined || action === undefined) throw refusal(`rule "${chosen}" needs match and action`);
-  const { name: _, ...given } = Object.fromEntries(fields);
+  const { match, action, name: _, ...others } = Object.fromEntries(values);
+  if (match === undefined || action === undefined) throw refusal(`rule "${name}" needs match and action`);
   // Values of a wrong type are the service's to refuse, with its words for them.
-  return { name: chosen, fields: given as unknown as RuleFields };
+  return { name, fields: { action, match, ...others } as unknown as RuleFields };
 }
 
 function tablesOf(text: string): Map<string, Map<string, Value>> {

@@ -3,15 +3,14 @@ import { Failure } from "@capsem/base";
 import type { Vm } from "@capsem/sdk";
 import { usageError } from "./cli-error.ts";
 import type { Context } from "./context.ts";
+import { listed, tellLeft, tellProblems, tellRefused } from "./copy-report.ts";
+import { fetchFolder, sendFolder } from "./folder-copy.ts";
 import { startProgress } from "./progress.ts";
-import { printable, renderBytes } from "./render.ts";
+import { counted, renderBytes } from "./render.ts";
 import type { Baseline } from "./tree/baseline.ts";
 import type { HomeReport } from "./tree/come-home.ts";
-import type { UnpackReport } from "./tree/unpack.ts";
 
 const WORKSPACE = "/workspace";
-/** More than these of one sort are counted, not listed. */
-const LISTED_MAX = 20;
 
 export interface Copied {
   readonly folder: string;
@@ -23,32 +22,29 @@ export function checkFolder(folder: string): void {
     throw usageError(`Cannot copy ${JSON.stringify(folder)}: it is not a folder`);
 }
 
+/** All of it, or a failure: a command must not work on a part that it takes for the whole. */
 export async function copyIn(context: Context, vm: Vm, folder: string): Promise<Copied> {
-  const progress = startProgress(context.powers, context.output);
-  const warnings: string[] = [];
-  const { packTree } = await import("./tree/pack.ts");
-  const { tar, baseline } = packTree(folder, {
-    warn: (text) => warnings.push(text),
-    progress: (entries, bytes) => progress.update(`copying in: ${entries} files, ${renderBytes(bytes)}`),
-  });
-  try {
-    await vm.trees.write(WORKSPACE, tar);
-  } finally {
-    progress.end();
-  }
-  for (const warning of warnings) await context.output.say(printable(warning));
-  return { folder, baseline };
+  const { baseline, refused } = await sendFolder(context, vm, folder, WORKSPACE, "copying in");
+  if (refused.length === 0) return { folder, baseline };
+  await tellRefused(context, refused);
+  const what = counted(refused.length, "part");
+  throw new Failure(
+    "file_failed",
+    `Cannot run the command: ${what} of ${JSON.stringify(folder)} not copied in`,
+  );
 }
 
 /** False when not all of it came home; what did not is listed on stderr. */
 export async function copyOut(context: Context, vm: Vm, copied: Copied, deletes: boolean): Promise<boolean> {
   const progress = startProgress(context.powers, context.output);
+  const links: string[] = [];
   let report: HomeReport;
   const { comeHome } = await import("./tree/come-home.ts");
   try {
-    report = await comeHome(await vm.trees.read(WORKSPACE), copied.folder, copied.baseline, {
+    const entries = await fetchFolder(vm, WORKSPACE, (path) => links.push(path));
+    report = await comeHome(entries, copied.folder, copied.baseline, {
       deletes,
-      progress: (entries, bytes) => progress.update(`copying back: ${entries} files, ${renderBytes(bytes)}`),
+      progress: (count, bytes) => progress.update(`copying back: ${count} files, ${renderBytes(bytes)}`),
     });
   } catch (thrown) {
     if (thrown instanceof Failure)
@@ -57,33 +53,12 @@ export async function copyOut(context: Context, vm: Vm, copied: Copied, deletes:
   } finally {
     progress.end();
   }
+  await tellLeft(context, links);
   await tellProblems(context, report);
   if (report.kept.length > 0) {
     const why = deletes ? "changed here too" : "--delete removes them";
     await context.output.say(`kept here, though the command removed them (${why}):`);
-    await list(context, report.kept);
+    await listed(context, report.kept);
   }
   return report.conflicts.length === 0 && report.refused.length === 0;
-}
-
-export async function tellProblems(context: Context, report: UnpackReport): Promise<void> {
-  if (report.conflicts.length > 0) {
-    await context.output.say("changed on both sides; yours is kept, the VM's is beside it:");
-    await list(
-      context,
-      report.conflicts.map(({ path, beside }) => `${path} -> ${beside}`),
-    );
-  }
-  if (report.refused.length > 0) {
-    await context.output.say("not copied:");
-    await list(
-      context,
-      report.refused.map(({ path, reason }) => `${path}: ${reason}`),
-    );
-  }
-}
-
-async function list({ output }: Context, lines: readonly string[]): Promise<void> {
-  for (const line of lines.slice(0, LISTED_MAX)) await output.error(`  ${printable(line)}\n`);
-  if (lines.length > LISTED_MAX) await output.error(`  and ${lines.length - LISTED_MAX} more\n`);
 }

@@ -81,6 +81,7 @@ test(
     const ledger = await readyLedger({ folder });
     await openLedger(ledger, { checkpoint: producer.head, whole: true });
     await producer.send(ledger, 500);
+    await signHead(ledger, producer.head);
     const result = await verify(ledger, producer.head);
     expect(result).toMatchObject({ is_whole: true, rows: producer.rows.length, fault: null });
     expect(await exported(ledger)).toEqual(producer.rows);
@@ -169,11 +170,11 @@ test("a full disk is said, loses no row that was taken, and is over when there i
     kind = await kindOf(append(ledger, rows.length + 1, next));
     if (kind === "done") rows.push(...next);
   }
-  expect(kind).toBe("ledger_failed");
+  expect(kind).toBe("disk_full");
   // Still, and with the same words.
   expect(
     await kindOf(append(ledger, rows.length + 1, act({ n: 500, stdoutPreview: "y".repeat(200_000) }))),
-  ).toBe("ledger_failed");
+  ).toBe("disk_full");
   expect(await verify(ledger)).toMatchObject({ is_whole: true, rows: rows.length });
   expect(spawnSync("mount", ["-o", "remount,size=16m", folder]).status).toBe(0);
   const more = act({ n: 501 });

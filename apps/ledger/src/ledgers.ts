@@ -5,6 +5,7 @@ import { Failure } from "@capsem/base";
 import {
   archiveLedger,
   exportLines,
+  goneLedger,
   hasLedger,
   LEDGER_LIMITS,
   type LedgerReader,
@@ -14,6 +15,7 @@ import {
   parseRow,
   ReaderPool,
   type Row,
+  readChainRows,
   readDecisions,
   readDetail,
   readHistory,
@@ -21,6 +23,7 @@ import {
   readTimeline,
   removeLedger,
   rowHash,
+  systemFailure,
   unreadableLedger,
   verifyChain,
 } from "@capsem/ledger";
@@ -91,6 +94,10 @@ export class Ledgers {
     return { rows: count, head, bytes };
   }
 
+  rows(producer: string, { ledger, ...range }: LedgerParams<"producer", "ledger.rows">) {
+    return this.#read(ledger, (reader) => ({ rows: readChainRows(reader, producer, range) }));
+  }
+
   /** Answers when the head, and every row before it, would be there after a loss of power. */
   async sign(params: LedgerParams<"producer", "ledger.sign">): Promise<void> {
     const { ledger, rows, head, signature, key_id: keyId } = params;
@@ -124,8 +131,13 @@ export class Ledgers {
     return this.#walks.run(signal, () => this.#newReader(ledger), readDetail);
   }
 
-  verify(params: LedgerParams<"reader", "read.verify">, signal: AbortSignal) {
-    return this.#walk(params.ledger, params.checkpoint, params.public_key, signal);
+  async verify(
+    { ledger, checkpoint, public_key }: LedgerParams<"reader", "read.verify">,
+    signal: AbortSignal,
+  ) {
+    const wasThere = checkpoint !== null && checkpoint.rows > 0;
+    if (wasThere && !hasLedger(this.#parts.root, ledger)) return goneLedger(ledger, checkpoint);
+    return this.#walk(ledger, checkpoint, public_key, signal);
   }
 
   list(signal: AbortSignal) {
@@ -230,7 +242,7 @@ export class Ledgers {
       } catch (cause) {
         // A log that is gone was written back, and that was synced.
         if (cause instanceof Error && "code" in cause && cause.code === "ENOENT") continue;
-        throw ledgerFailure("ledger_failed", `Cannot write ledger "${ledger}" to the disk`, { cause });
+        throw systemFailure(`write ledger "${ledger}" to the disk`, cause);
       }
     }
     this.#synced.add(ledger);

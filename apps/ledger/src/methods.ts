@@ -40,6 +40,7 @@ function producerMethods(producer: string, ledgers: Ledgers): Record<string, Han
   return {
     ...plain("producer", "ledger.open", (params, { signal }) => ledgers.open(producer, params, signal)),
     "ledger.append": async (raw) => ledgers.append(producer, checked("ledger.append", appendParams, raw)),
+    ...plain("producer", "ledger.rows", async (params) => ledgers.rows(producer, params)),
     ...plain("producer", "ledger.sign", async (params) => done(ledgers.sign(params))),
     ...plain("producer", "ledger.close", async ({ ledger }) => done(ledgers.close(producer, ledger))),
   };

@@ -258,6 +258,55 @@ test.each([
   },
 );
 
+test("one that was set aside is read, verified against what was kept, and exported by its name", async () => {
+  const folder = newFolder();
+  const first = await readyLedger({ folder });
+  await openLedger(first);
+  const { rows, head } = await append(first, 1, [...act({ n: 1 }), ...act({ n: 2 })]);
+  await signHead(first, { rows, head });
+  await first.call("producer", "ledger.close", { ledger: LEDGER });
+  const { name } = await first.call("maintainer", "keep.archive", { ledger: LEDGER });
+  await openLedger(first, { generation: "g2" });
+  await append(first, 1, act({ n: 9 }), { generation: "g2" });
+  const archived = `${LEDGER}@${name}`;
+  expect(await verify(first, { rows, head }, archived)).toMatchObject({
+    ...{ vm_id: archived, is_whole: true, rows: 8, signed_rows: 8 },
+  });
+  expect(await titles(first, archived)).toEqual([
+    ["echo 1", "done"],
+    ["echo 2", "done"],
+  ]);
+  expect(await first.call("reader", "read.stats", { ledger: archived })).toMatchObject({ vm_id: archived });
+  const { stream } = await first.open("maintainer", "keep.export", { ledger: archived });
+  let text = "";
+  for (let part = await stream.read(); part !== null; part = await stream.read())
+    text += Buffer.from(part).toString();
+  stream.end();
+  expect(JSON.parse(text.split("\n")[0] ?? "")).toMatchObject({ ledger: LEDGER, rows: 8 });
+  await first.end();
+  const db = new DatabaseSync(join(folder, LEDGER, "archive", name, "session.db"));
+  db.exec("UPDATE exec_events SET command = 'ls' WHERE row_id = 4");
+  db.close();
+  const second = await readyLedger({ folder });
+  expect((await verify(second, { rows, head }, archived)).fault).toMatchObject({ kind: "altered", row: 4 });
+  expect(await kindOf(verify(second, null, `${LEDGER}@other`))).toBe("ledger_not_found");
+  for (const bad of [`${LEDGER}@`, `${LEDGER}@..`, `${LEDGER}@a/b`, "@x", `x@${name}`]) {
+    expect(await kindOf(verify(second, null, bad)), bad).toBe("invalid_input");
+  }
+  // Nothing is written to it.
+  expect(await kindOf(openLedger(second, { id: archived }))).toBe("invalid_input");
+});
+
+test("a ledger whose files are gone is cut, where it is known outside that they were there", async () => {
+  const ledger = await readyLedger({ folder: newFolder() });
+  const checkpoint = { rows: 12, head: "0".repeat(64) };
+  expect(await verify(ledger, checkpoint)).toMatchObject({
+    ...{ is_whole: false, rows: 0, fault: { kind: "cut", row: 1 } },
+  });
+  expect(await kindOf(openLedger(ledger, { checkpoint, whole: true }))).toBe("ledger_broken");
+  expect(await kindOf(verify(ledger, { rows: 0, head: "x" }))).toBe("ledger_not_found");
+});
+
 test("a ledger that is not there is found by no read", async () => {
   const ledger = await readyLedger({ folder: newFolder() });
   const id = "vm_bbbbbbbbbbbbbbbb";

@@ -4,6 +4,7 @@ import { startTimer } from "./ask/timer.ts";
 import { createBoundary } from "./boundary/boundary.ts";
 import type { Boundary } from "./boundary/parts.ts";
 import { vmFactsOf } from "./boundary/vm-draft.ts";
+import { refuseSecrets } from "./credential/clear-text.ts";
 import { CredentialBook } from "./credential/credential-book.ts";
 import type { SecretRedactor } from "./credential/redactor.ts";
 import type { EventHub } from "./events/event-hub.ts";
@@ -79,7 +80,7 @@ export async function openJudging(parts: JudgingParts): Promise<Judging> {
     },
     watcherCount: () => events.watcherCount,
     tell: (ask) => events.asked(ask),
-    writeRule: (context, edit) => changes.edit(context, [edit]),
+    writeRule: (context, edit) => policyEdit(context, [edit]),
     hasVm: (id) => registry.has(id),
   });
   const { digestKey } = keys;
@@ -91,6 +92,10 @@ export async function openJudging(parts: JudgingParts): Promise<Judging> {
   const credentials = await CredentialBook.open({
     ...{ folder: layout.credentials, redactor, boundary, policyDigest, nowMs, random },
   });
+  const policyEdit: PolicyChanges["edit"] = async (context, edits) => {
+    refuseSecrets(edits, { redactor, credentials });
+    await changes.edit(context, edits);
+  };
   const retention = new Retention({
     ...{ layout, ledger, boundary, policyDigest, nowMs, monotonicMs, log },
     hasVm: (id) => registry.has(id),
@@ -110,12 +115,13 @@ export async function openJudging(parts: JudgingParts): Promise<Judging> {
     ...{ ledger, boundary, asks },
     handlers: {
       ...policyRoutes({
-        ...{ policy, policyChanges: changes, nowMs },
+        ...{ policy, nowMs },
+        policyChanges: { edit: policyEdit, reload: (context) => changes.reload(context) },
         vmFacts: (id) => vmFactsOf(registry.get(id).record),
         decisionsOf: (id, asked) => pastDecisions(ledger, id, asked),
       }),
       ...askRoutes({ asks, credentials }),
-      ...evidenceRoutes({ powers, registry, ledger, redactor, log }),
+      ...evidenceRoutes({ powers, registry, ledger, boundary, policyDigest, redactor, log }),
     },
     finish,
     watching: (watch) => ({

@@ -10,7 +10,8 @@ import { type ApiServer, createApiServer } from "./http/server.ts";
 import { type Judging, openJudging } from "./judging.ts";
 import type { ServiceKeys } from "./ledger/key-files.ts";
 import { TIMES } from "./limits.ts";
-import { createLineRedactor, type LineRedactor } from "./log/line-redactor.ts";
+import { createFlowRedactor } from "./log/flow-redactor.ts";
+import { createLineRedactor } from "./log/line-redactor.ts";
 import type { OldLogs } from "./log/old-logs.ts";
 import { redactedStarter } from "./log/redacted-starter.ts";
 import type { ServiceLog } from "./log/service-log.ts";
@@ -77,7 +78,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const { events, findings, counts, routes } = observation;
   const judging = await openJudging({ ...options, redact, events, registry });
   await recover({ layout, powers, registry, unasked: recordUnasked(judging.boundary), log });
-  const fleet = startFleet(options, { registry, observation, judging, redact });
+  const fleet = startFleet(options, { registry, observation, judging });
   const { lifecycle, pool, sweep, following, goldens, launcher } = fleet;
   const { boundary, ledger, asks } = judging;
   const routeParts: RouteParts = {
@@ -126,17 +127,17 @@ interface FleetParts {
   readonly registry: Registry;
   readonly observation: Observation;
   readonly judging: Judging;
-  readonly redact: LineRedactor;
 }
 
 /** What makes VMs and what ends them. */
-function startFleet(options: ServiceOptions, { registry, observation, judging, redact }: FleetParts) {
-  const { layout, powers, machinery, policy, log } = options;
+function startFleet(options: ServiceOptions, { registry, observation, judging }: FleetParts) {
+  const { layout, powers, machinery, policy, redactor, log } = options;
   const settings = () => policy.settings();
   const { events, findings, counts } = observation;
   const uids = new UidSlots(powers.uid, layout.home);
   const owners = new OwnerStarter(powers, machinery, uids, () => settings()["confinement.allow_unconfined"]);
-  const starter = observedStarter(redactedStarter(owners, redact), observation, layout, powers, log);
+  const redacted = redactedStarter(owners, () => createFlowRedactor(redactor));
+  const starter = observedStarter(redacted, observation, layout, powers, log);
   const goldens = new GoldenBook({ layout, powers, machinery, starter, log }, () => findings.prepared());
   const launcher = new Launcher(layout, machinery, goldens, starter);
   const quota = new Quota(powers, settings, layout);
@@ -146,7 +147,7 @@ function startFleet(options: ServiceOptions, { registry, observation, judging, r
     allowsUnconfined: settings()["confinement.allow_unconfined"],
   });
   const pool = new Pool({ layout, powers, launcher, log, want });
-  const following = followPolicy({ policy, layout, log, registry, pool });
+  const following = followPolicy({ policy, layout, log, redactor, registry, pool });
   const seen = showingPolicy(createVmWatch({ events, findings, counts }), following.activePolicy);
   const lifecycle = new Lifecycle({
     ...{ layout, powers, registry, quota, launcher, pool, log },

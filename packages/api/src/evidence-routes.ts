@@ -4,6 +4,7 @@ import {
   historyQuery,
   ledgerId,
   ledgerInfo,
+  ledgerRef,
   securityPage,
   securityQuery,
   timelinePage,
@@ -14,9 +15,9 @@ import {
 } from "./ledger-schema.ts";
 import { none, type Route } from "./route.ts";
 
-/** Of a VM that is there, one that is gone, or `host`. */
-const ofLedger = z.strictObject({ id: ledgerId });
-const ofLedgerVm = z.strictObject({ vm_id: ledgerId });
+/** Of a VM that is there, one that is gone, or `host`; or one that was set aside. */
+const ofLedger = z.strictObject({ id: ledgerRef });
+const ofLedgerVm = z.strictObject({ vm_id: ledgerRef });
 const errors = ["ledger_not_found", "ledger_away"] as const;
 
 export const EVIDENCE_ROUTES = {
@@ -124,11 +125,11 @@ export const EVIDENCE_ROUTES = {
     method: "POST",
     path: "/ledgers/{vm_id}/archive",
     mutates: true,
-    params: ofLedgerVm,
+    params: z.strictObject({ vm_id: ledgerId }),
     request: "none",
     response: "json",
     result: z.strictObject({ vm_id: ledgerId, name: z.string() }),
-    errors: [...errors, "wrong_state"],
+    errors: [...errors, "wrong_state", "policy"],
     sdk: "ledgers.archive",
     tool: none("no tool sets evidence aside"),
     command: "ledger verify",

@@ -30,6 +30,7 @@ export {
   type LedgerTableRow,
   OUTCOMES,
   type Outcome,
+  shownRequester,
 } from "./ledger-table.ts";
 export { matchRoute, type RouteMatch } from "./match-route.ts";
 export {

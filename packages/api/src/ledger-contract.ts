@@ -6,6 +6,7 @@ import * as z from "zod";
 import {
   historyPage,
   ledgerId,
+  ledgerRef,
   securityPage,
   timelinePage,
   verifyResult,
@@ -43,7 +44,7 @@ export function signedHeadText(ledger: string, { rows, head }: LedgerHead): stri
 /** A text, number, flag as 0 or 1, or null, in the order of the table's columns, behind the table's name. */
 const row = z.array(z.union([z.string(), z.number(), z.null()])).min(2);
 const filter = {
-  ledger: ledgerId,
+  ledger: ledgerRef,
   since_ms: z.number().optional(),
   limit: z.number().int(),
   cursor: z.string().optional(),
@@ -53,7 +54,7 @@ export const LEDGER_METHODS = {
   producer: {
     /**
      * Before the first row of a generation: opens or makes the ledger, compares its end with the checkpoint, and closes
-     * what an earlier generation left open. Failures: ledger_broken, ledger_full, ledger_failed.
+     * what an earlier generation left open. Failures: ledger_broken, ledger_full, disk_full, ledger_failed.
      */
     "ledger.open": {
       params: z.strictObject({
@@ -67,7 +68,8 @@ export const LEDGER_METHODS = {
     },
     /**
      * One transaction. `first` is the number of its first row in this generation; rows that are there already are
-     * skipped, a gap is refused. Answers after the commit. Failures: ledger_full, ledger_gap, ledger_failed, bad_row.
+     * skipped, a gap is refused. Answers after the commit. Failures: ledger_full, ledger_gap, disk_full,
+     * ledger_failed, bad_row.
      *
      * `bytes` at `vm_bytes_max` means full: from then on it takes only what ends acts and what the life of a VM leaves,
      * from a reserve. ledger_full refuses a whole batch for one row of another kind, so rows that belong together come
@@ -81,6 +83,19 @@ export const LEDGER_METHODS = {
         rows: z.array(row),
       }),
       result: z.strictObject({ ...head.shape, bytes: z.number().int() }),
+    },
+    /**
+     * What lies between a head that the producer knows and one that it was told: rows after `after`, up to `until`, in
+     * the order of the chain, as many as one answer holds. `hash` is the row's; `row` is its producer, generation,
+     * number, table and columns, null where it is the asking producer's own. Whoever signs heads follows them by it.
+     */
+    "ledger.rows": {
+      params: z.strictObject({
+        ledger: ledgerId,
+        after: z.number().int().nonnegative(),
+        until: z.number().int().positive(),
+      }),
+      result: z.strictObject({ rows: z.array(z.strictObject({ hash: z.string(), row: row.nullable() })) }),
     },
     /**
      * A head that the service signed (`signedHeadText`), kept beside the chain. Answers when every row up to it is on
@@ -105,7 +120,7 @@ export const LEDGER_METHODS = {
     },
     "read.history": {
       params: z.strictObject({
-        ledger: ledgerId,
+        ledger: ledgerRef,
         limit: z.number().int(),
         offset: z.number().int(),
         search: z.string().optional(),
@@ -121,10 +136,10 @@ export const LEDGER_METHODS = {
       }),
       result: securityPage,
     },
-    "read.stats": { params: z.strictObject({ ledger: ledgerId }), result: vmStats },
-    "read.detail": { params: z.strictObject({ ledger: ledgerId }), result: vmStatsDetail },
+    "read.stats": { params: z.strictObject({ ledger: ledgerRef }), result: vmStats },
+    "read.detail": { params: z.strictObject({ ledger: ledgerRef }), result: vmStatsDetail },
     "read.verify": {
-      params: z.strictObject({ ledger: ledgerId, checkpoint: head.nullable(), public_key: z.string() }),
+      params: z.strictObject({ ledger: ledgerRef, checkpoint: head.nullable(), public_key: z.string() }),
       result: verifyResult,
     },
     "read.list": {
@@ -146,7 +161,7 @@ export const LEDGER_METHODS = {
   },
   maintainer: {
     /** JSON lines down the stream: a head line, then every row in the order of the chain, with its number and hashes. */
-    "keep.export": { params: z.strictObject({ ledger: ledgerId }), result: ok },
+    "keep.export": { params: z.strictObject({ ledger: ledgerRef }), result: ok },
     /** Sets a ledger's files aside; the next open makes a new one. Answers the name of the folder that holds them. */
     "keep.archive": {
       params: z.strictObject({ ledger: ledgerId }),

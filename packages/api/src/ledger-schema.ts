@@ -11,6 +11,15 @@ export const outcome = z.enum(OUTCOMES);
 
 /** A VM's id, alive or gone, or `host`. */
 export const ledgerId = z.union([vmId, z.literal("host")]);
+/** A ledger that was set aside: whose it is, `@`, and the name that it was given then. */
+const archivedLedger = z
+  .string()
+  .regex(
+    /^(vm_[a-z2-7]{16}|host)@[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/,
+    "an id, @, and a name that `archive` gave",
+  );
+/** What can be read, verified and exported. */
+export const ledgerRef = z.union([vmId, z.literal("host"), archivedLedger]);
 
 export const EVIDENCE_LIMITS = { pageRowsMax: 1_000, pageRowsDefault: 100 } as const;
 const whole = z.coerce.number().int();
@@ -123,7 +132,7 @@ export const securityPage = z.strictObject({ events: z.array(securityEntry), nex
 export type SecurityPage = z.infer<typeof securityPage>;
 
 export const vmStats = z.strictObject({
-  vm_id: ledgerId,
+  vm_id: ledgerRef,
   rows: count,
   bytes: count,
   first_time: time.nullable(),
@@ -183,7 +192,7 @@ export const chainFault = z.strictObject({
 });
 export type ChainFault = z.infer<typeof chainFault>;
 export const verifyResult = z.strictObject({
-  vm_id: ledgerId,
+  vm_id: ledgerRef,
   is_whole: z.boolean(),
   rows: count,
   /** Rows up to the last head that the service signed. */

@@ -190,3 +190,8 @@ export const ENDS_IN: Readonly<Record<string, LedgerTable>> = {
 
 /** The service's own ledger: what belongs to no VM. */
 export const HOST_LEDGER = "host";
+
+/** Who asked, for a person: two clients of the gateway are two. Rules and rows have the words apart. */
+export function shownRequester(requester: string, tokenId: string | null): string {
+  return tokenId === null ? requester : `${requester} (token ${tokenId})`;
+}

@@ -88,6 +88,7 @@ const ERROR: Json = {
         retryable: { type: "boolean" },
         rule_id: { type: "string" },
         ask_id: { type: "string" },
+        needs_files: { type: "boolean" },
         faults: { type: "array", items: { type: "object" } },
       },
       required: ["kind", "reason", "status", "retryable"],

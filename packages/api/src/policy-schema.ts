@@ -200,6 +200,7 @@ export const askInfo = z.strictObject({
   title: z.string(),
   rule_id: z.string(),
   reason: z.string(),
+  /** Of the gateway with its token's fingerprint: `gateway (token 1a2b3c4d)`. */
   requester: z.string(),
   client: z.string().nullable(),
   trace_id: z.string().nullable(),
@@ -216,6 +217,8 @@ export const askInfo = z.strictObject({
   note: z.string().nullable(),
   resolved_at: z.string().nullable(),
   event_id: z.string(),
+  /** What an approval may have as its scope; none when the ask is over. */
+  scopes: z.array(z.enum(ASK_SCOPES)),
 });
 export type AskInfo = z.infer<typeof askInfo>;
 export const askResolution = z.strictObject({

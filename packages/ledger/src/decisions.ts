@@ -5,7 +5,7 @@ import type { LedgerReader } from "./reader.ts";
 import type { Cell } from "./sqlite.ts";
 import { storedEvent } from "./stored-event.ts";
 import { conditions, firstSince } from "./timeline.ts";
-import { isoTime, type Named, named, oneOf, selected, textOrNull } from "./words.ts";
+import { isoTime, type Named, named, oneOf, requesterOf, selected, textOrNull } from "./words.ts";
 
 export interface DecisionsQuery {
   readonly since_ms?: number | undefined;
@@ -51,7 +51,7 @@ function entryOf(reader: LedgerReader, decision: Named): SecurityEntry {
     time: isoTime(decision.time_ms ?? 0),
     event_id: String(decision.event_id),
     trace_id: textOrNull(decision.trace_id),
-    requester: String(decision.requester),
+    requester: requesterOf(decision),
     client: textOrNull(decision.client),
     type: String(decision.type),
     action: oneOf(["allow", "ask", "block"], decision.action, "decision"),

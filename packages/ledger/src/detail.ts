@@ -5,7 +5,7 @@ import type { Sliced } from "./slices.ts";
 import type { Cell } from "./sqlite.ts";
 import { readStats } from "./stats.ts";
 import { TimeHistogram } from "./time-histogram.ts";
-import { isoTime } from "./words.ts";
+import { isoTime, requesterOf } from "./words.ts";
 
 const END_TABLES = ["exec_events", "fs_events", "lifecycle_events", "policy_mutations"] as const;
 
@@ -46,10 +46,15 @@ class Counts {
     )) {
       this.#addType(String(type), String(action), Number(count));
     }
-    for (const [requester, count] of rows(
-      "SELECT requester, count(*) FROM security_decision_events WHERE @slice GROUP BY requester",
+    for (const [requester, token_id, count] of rows(
+      `SELECT requester, token_id, count(*) FROM security_decision_events WHERE @slice
+       GROUP BY requester, token_id`,
     )) {
-      add(this.#requesters, String(requester), Number(count));
+      add(
+        this.#requesters,
+        requesterOf({ requester: requester ?? "", token_id: token_id ?? null }),
+        Number(count),
+      );
     }
     for (const rule of rows(
       // The other columns are those of the row with the largest number.

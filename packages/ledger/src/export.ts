@@ -68,7 +68,7 @@ function exportPart(reader: LedgerReader, from: number, end: number): { text: st
 function lineOf(cells: readonly Cell[], walks: ReadonlyMap<string, TableWalk>): string {
   const { n, table, rowId, producer, generation, seq, hash, head } = chainRow(cells);
   const walk = walks.get(table);
-  const values = (rowId === n ? walk?.take(n) : walk?.earlier(rowId)) ?? null;
+  const values = (rowId === n ? walk?.take(n)?.values : walk?.earlier(rowId)) ?? null;
   if (values === null) {
     throw ledgerFailure(
       "ledger_broken",

@@ -26,10 +26,14 @@ test("a list has every ledger with its size, its times and the name that its VM 
     row("lifecycle_events", { event_id: eventId(3), time_ms: 30, action: "stop", ...LIFE }),
   ]);
   rig.open("g", { ledger: HOST_LEDGER });
+  // A create that was refused: its VM never was, and the service's own ledger is not it.
+  const refused = { ...LIFE, decision: "block", outcome: "blocked", vm_name: "never" } as const;
+  const create = row("lifecycle_events", { event_id: eventId(4), time_ms: 40, action: "create", ...refused });
+  rig.append([create], { ledger: HOST_LEDGER, generation: "g" });
   writeFileSync(join(rig.root, "not-a-ledger"), "");
   const [host, vm, ...others] = list(rig);
   expect(others).toEqual([]);
-  expect(host).toMatchObject({ vm_id: "host", name: null, rows: 0, first_ms: null, archived: 0 });
+  expect(host).toMatchObject({ vm_id: "host", name: null, rows: 1, first_ms: 40, archived: 0 });
   expect(vm).toMatchObject({ vm_id: LEDGER, name: "new", rows: 3, first_ms: 10, last_ms: 30, archived: 0 });
 });
 

@@ -11,7 +11,7 @@ import {
   writeSync,
 } from "node:fs";
 import { join } from "node:path";
-import { ledgerFailure } from "./error.ts";
+import { ledgerFailure, systemFailure } from "./error.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { DATABASE_FILES, isLedgerId, ledgerPaths } from "./paths.ts";
 
@@ -111,10 +111,6 @@ function trying<T>(what: string, work: () => T): T {
   try {
     return work();
   } catch (cause) {
-    throw ledgerFailure(
-      "ledger_failed",
-      `Cannot ${what}: ${cause instanceof Error ? cause.message : cause}`,
-      { cause },
-    );
+    throw systemFailure(what, cause);
   }
 }

@@ -1,8 +1,7 @@
 import { ENDS_IN, LEDGER_TABLES, LEDGER_VERSION, OUTCOMES } from "@capsem/api";
-import { BODY_TABLE } from "./chain.ts";
+import { BODY_TABLE, LEDGER_PRODUCER } from "./chain.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { COLUMNS, TABLES } from "./schema.ts";
-import { LEDGER_PRODUCER } from "./store.ts";
 
 const MIB = 1024 * 1024;
 
@@ -37,7 +36,7 @@ const INTRODUCTION: readonly string[] = [
   "",
   "A ledger is one SQLite database, `ledgers/<id>/session.db` in the home, in WAL mode (`session.db-wal` and",
   "`session.db-shm` belong to it while it is open). `<id>` is a VM's id, or `host` for what belongs to no VM. Ledgers that",
-  "were set aside lie in `ledgers/<id>/archive/<time>/`.",
+  "were set aside lie in `ledgers/<id>/archive/<time>/`, and are named `<id>@<time>`: they are read, verified and exported so.",
   "",
   "## Rows and the chain",
   "",
@@ -78,7 +77,9 @@ const INTRODUCTION: readonly string[] = [
   "```",
   "",
   `The newest ${LEDGER_LIMITS.headsMax} are kept: each covers all rows before it. The service keeps the last head of every ledger`,
-  "in `checkpoints/` too, where the ledger process cannot write. The process that stores rows has no key.",
+  "in `checkpoints/` too, where the ledger process cannot write. The process that stores rows has no key, and is not believed:",
+  "the service hashes what it sends, and signs a head only where it is the continuation of the last one that it knows, by rows",
+  "that it sent and by `interrupted` ends of its own acts. A chain that has fewer rows than a checkpoint is never signed.",
   "",
   "## What `verify` finds",
   "",
@@ -86,15 +87,19 @@ const INTRODUCTION: readonly string[] = [
   "",
   "| kind | |",
   "|---|---|",
-  "| `altered` | the row's hash is another one, or a row stands in a table and in no chain |",
+  "| `altered` | the row's hash is another one, it is stored in another way than it was written, it is not in an index that readers find it by, or a row stands in a table and in no chain |",
   "| `missing` | a row is gone from its table or from the chain, or a number of its producer was left out |",
   "| `reordered` | a head does not follow from the one before, or a producer's numbers go back |",
-  "| `cut` | it has fewer rows than a checkpoint or a signed head says, or another head at the checkpoint |",
-  "| `unsigned` | a kept head is not the chain's, or its signature is not of the service's key |",
-  "| `unreadable` | SQLite cannot read it, or it is no ledger of this version |",
+  "| `cut` | it has fewer rows than a checkpoint or a signed head says, another head at the checkpoint, or its files are gone |",
+  "| `unsigned` | a kept head is not the chain's, its signature, in its one form in base64, is not of the service's key, or the one of the checkpoint is gone |",
+  "| `unreadable` | SQLite cannot read it, it is no ledger of this version, or it has other tables, columns, indexes, views or triggers than one |",
   "",
-  "Not evidence, and not verified: `open_acts`, `ledger_producers`, `ledger_meta` but for its id and version, and the",
-  "indexes. They follow from the rows.",
+  "**How a cell is stored** counts, because SQLite compares by it: a text is TEXT of its UTF-8 and nothing behind it, or, where",
+  "it holds U+0000, a BLOB of its UTF-8; a number is INTEGER, in a `real` column REAL, and a `time` with a fraction too; none",
+  "is NULL. A word that is stored as a BLOB reads the same, and no reader finds it.",
+  "",
+  "Not evidence, and not verified: `open_acts`, `ledger_producers`, and `ledger_meta` but for its id and version. They follow",
+  "from the rows.",
   "",
   "## Export",
   "",
@@ -123,7 +128,8 @@ const INTRODUCTION: readonly string[] = [
   "",
   "## Bounds",
   "",
-  `A text has at most ${LEDGER_LIMITS.textBytesMax / 1024} KiB, a \`body\` ${LEDGER_LIMITS.bodyBytesMax / MIB} MiB: longer ones are cut by who sends them. A text is well-formed Unicode;`,
+  `A text has at most ${LEDGER_LIMITS.textBytesMax / 1024} KiB, a \`body\` ${LEDGER_LIMITS.bodyBytesMax / MIB} MiB: longer ones are cut by who sends them, lists in JSON behind an`,
+  'item: the last, `{"more": N}`, says how many were left out, as it does in `matched` of very many rules. A text is well-formed Unicode;',
   "one with U+0000 is stored as a blob of its UTF-8, which changes nothing of its hash. A full ledger takes only the ends of",
   `open acts, what is about a VM's life, and changes of settings: ${LEDGER_LIMITS.reserveBytes / MIB} MiB are kept for them.`,
   "",

@@ -1,10 +1,20 @@
 import { type HistoryEntry, type HistoryPage, OUTCOMES } from "@capsem/api";
+import { fieldText } from "./act-title.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { checkLimit, pageOf } from "./page.ts";
 import type { LedgerReader } from "./reader.ts";
 import { decisionOf, endOf } from "./timeline.ts";
-import { fieldText, openFields } from "./timeline-entry.ts";
-import { countOrNull, cutText, isoTime, type Named, numberOrNull, oneOf, textOrNull } from "./words.ts";
+import { openFields } from "./timeline-entry.ts";
+import {
+  countOrNull,
+  cutText,
+  isoTime,
+  type Named,
+  numberOrNull,
+  oneOf,
+  requesterOf,
+  textOrNull,
+} from "./words.ts";
 
 export interface HistoryQuery {
   readonly limit: number;
@@ -85,7 +95,7 @@ function entryAt(reader: LedgerReader, n: number): HistoryEntry | null {
     command: cutText(commandOf(reader, decision, end), LEDGER_LIMITS.commandCharactersMax),
     user: textOrNull(end === null ? fieldText(fields, "process.exec.user") : end.user),
     cwd: textOrNull(end === null ? fieldText(fields, "process.exec.cwd") : end.cwd),
-    requester: String(decision.requester),
+    requester: requesterOf(decision),
     decision: oneOf(["allow", "ask", "block"], decision.action, "decision"),
     rule_id: textOrNull(decision.rule_id),
     reason: textOrNull(decision.reason),

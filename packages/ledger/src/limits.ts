@@ -1,12 +1,12 @@
+import { LEDGER_ROW_LIMITS } from "@capsem/api/ledger-row";
+
 /** Bounds of a ledger, with their reasons. Times in milliseconds. */
 const KIB = 1024;
 const MIB = 1024 * KIB;
 
 export const LEDGER_LIMITS = {
-  /** One text of a row. A longer one is cut by its producer, which says so in the row. */
-  textBytesMax: 256 * KIB,
-  /** One stored event or body: a direction of a connection, as far as it is kept. */
-  bodyBytesMax: 10 * MIB,
+  textBytesMax: LEDGER_ROW_LIMITS.textBytesMax,
+  bodyBytesMax: LEDGER_ROW_LIMITS.bodyBytesMax,
   /** Rows of one append. More are several: the others on the channel wait for a commit. */
   appendRowsMax: 16_384,
   /** Names that producers choose: they stand in each row of the chain. */
@@ -25,6 +25,9 @@ export const LEDGER_LIMITS = {
   openMax: 32,
   /** The same for connections that read. */
   readersMax: 16,
+  /** Rows of the chain that a producer gets in one answer, and their characters: a message far below what rpc takes. */
+  chainRowsMax: 4_096,
+  chainCharactersMax: 1 * MIB,
   /** Rows that are looked at before other work has its turn. */
   sliceRows: 2_048,
   /** The same in bytes of bodies. */

@@ -1,6 +1,6 @@
-import type { LedgerResult } from "@capsem/api";
+import { HOST_LEDGER, type LedgerResult } from "@capsem/api";
 import { archiveCount, hasLedger, ledgerIds } from "./files.ts";
-import type { ReaderPool } from "./reader.ts";
+import type { LedgerReader, ReaderPool } from "./reader.ts";
 import type { Sliced } from "./slices.ts";
 import { timeSpan } from "./stats.ts";
 
@@ -37,14 +37,10 @@ function facts(
     try {
       return reader.atOnce(() => {
         const { first, last } = timeSpan(reader);
-        const name = reader
-          .prepare(
-            "SELECT vm_name FROM lifecycle_events WHERE vm_name IS NOT NULL ORDER BY row_id DESC LIMIT 1",
-          )
-          .get()?.[0];
         return {
           vm_id: ledger,
-          name: typeof name === "string" ? name : null,
+          // The service's own has rows of VMs that never came to be, and is none of them.
+          name: ledger === HOST_LEDGER ? null : lastName(reader),
           rows: reader.rows(),
           bytes: reader.bytes(),
           first_ms: first,
@@ -58,4 +54,11 @@ function facts(
     onFault(ledger, thrown);
     return { ...NOTHING, vm_id: ledger };
   }
+}
+
+function lastName(reader: LedgerReader): string | null {
+  const name = reader
+    .prepare("SELECT vm_name FROM lifecycle_events WHERE vm_name IS NOT NULL ORDER BY row_id DESC LIMIT 1")
+    .get()?.[0];
+  return typeof name === "string" ? name : null;
 }

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { ledgerId } from "@capsem/api";
+import { ledgerId, ledgerRef } from "@capsem/api";
 import { ledgerFailure } from "./error.ts";
 
 /** Where a ledger's files are. An id is checked before it becomes part of a path, whoever names it. */
@@ -13,15 +13,22 @@ const DATABASE = "session.db";
 /** The database, its log of changes, the memory that its connections share. */
 export const DATABASE_FILES = [DATABASE, `${DATABASE}-wal`, `${DATABASE}-shm`, `${DATABASE}-journal`];
 
-export function ledgerPaths(root: string, ledger: string): LedgerPaths {
-  if (!isLedgerId(ledger)) {
+/** Of a ledger by its id, and of one that was set aside by id@name. */
+export function ledgerPaths(root: string, name: string): LedgerPaths {
+  if (!ledgerRef.safeParse(name).success) {
     throw ledgerFailure(
       "invalid_input",
-      `Cannot name ledger ${JSON.stringify(ledger.slice(0, 64))}: it is no id`,
+      `Cannot name ledger ${JSON.stringify(name.slice(0, 64))}: it is no id`,
     );
   }
-  const folder = join(root, ledger);
-  return { folder, database: join(folder, DATABASE), archive: join(folder, "archive") };
+  const archive = join(root, idOf(name), "archive");
+  const folder = isLedgerId(name) ? join(root, name) : join(archive, name.slice(idOf(name).length + 1));
+  return { folder, database: join(folder, DATABASE), archive };
+}
+
+/** Whose ledger it is, also of one that was set aside. */
+export function idOf(name: string): string {
+  return name.split("@")[0] ?? "";
 }
 
 export function isLedgerId(name: string): boolean {

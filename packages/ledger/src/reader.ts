@@ -1,28 +1,32 @@
 import { existsSync, statSync } from "node:fs";
 import { ledgerFailure } from "./error.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
-import { type LedgerPaths, ledgerPaths } from "./paths.ts";
+import { idOf, type LedgerPaths, ledgerPaths } from "./paths.ts";
 import { checkSchema, prepareReader, readerDatabases } from "./schema.ts";
 import type { Cell, Database, Databases, Statement } from "./sqlite.ts";
 
 /** A ledger that is only read. */
 export class LedgerReader implements Database {
+  /** As it was asked for. */
+  readonly name: string;
+  /** Whose it is: the same, but for one that was set aside. */
   readonly ledger: string;
   readonly #paths: LedgerPaths;
   readonly #db: Database;
 
   /** Throws `ledger_not_found`, `ledger_broken`, `ledger_failed`. */
-  constructor(databases: Databases, root: string, ledger: string) {
-    this.ledger = ledger;
-    this.#paths = ledgerPaths(root, ledger);
+  constructor(databases: Databases, root: string, name: string) {
+    this.name = name;
+    this.#paths = ledgerPaths(root, name);
+    this.ledger = idOf(name);
     if (!existsSync(this.#paths.database)) {
-      throw ledgerFailure("ledger_not_found", `Cannot find ledger "${ledger}": there is none`);
+      throw ledgerFailure("ledger_not_found", `Cannot find ledger "${name}": there is none`);
     }
-    this.#db = databases.open(this.#paths.database, `ledger "${ledger}"`);
+    this.#db = databases.open(this.#paths.database, `ledger "${name}"`);
     try {
       prepareReader(this.#db);
-      if (!checkSchema(this.#db, ledger)) {
-        throw ledgerFailure("ledger_broken", `Cannot read ledger "${ledger}": it is empty`);
+      if (!checkSchema(this.#db, this.ledger)) {
+        throw ledgerFailure("ledger_broken", `Cannot read ledger "${name}": it is empty`);
       }
     } catch (thrown) {
       this.#db.close();

@@ -1,49 +1,19 @@
-import {
-  type ColumnType,
-  LEDGER_TABLE_NAMES,
-  LEDGER_TABLES,
-  LEDGER_VERSION,
-  type LedgerTable,
-} from "@capsem/api";
+import { LEDGER_TABLE_NAMES, LEDGER_VERSION, type LedgerTable } from "@capsem/api";
+import { isLedgerTable, LEDGER_COLUMNS, type LedgerColumn } from "@capsem/api/ledger-row";
 import { ledgerFailure } from "./error.ts";
 import { CACHE_KIB, LEDGER_LIMITS } from "./limits.ts";
 import { type Database, Databases } from "./sqlite.ts";
 
-export interface Column {
-  readonly name: string;
-  readonly kind: "text" | "int" | "real" | "json" | "flag" | "time";
-  readonly isOptional: boolean;
-}
+export type Column = LedgerColumn;
 
 /** The columns of each table, in the order in which rows bring them and hashes go over them. */
 export const TABLES: readonly LedgerTable[] = LEDGER_TABLE_NAMES;
-export const COLUMNS: Readonly<Record<LedgerTable, readonly Column[]>> = {
-  security_decision_events: columnsOf("security_decision_events"),
-  security_rule_events: columnsOf("security_rule_events"),
-  security_ask_events: columnsOf("security_ask_events"),
-  exec_events: columnsOf("exec_events"),
-  fs_events: columnsOf("fs_events"),
-  lifecycle_events: columnsOf("lifecycle_events"),
-  policy_mutations: columnsOf("policy_mutations"),
-  event_body_blobs: columnsOf("event_body_blobs"),
-};
-
-export function isTable(name: unknown): name is LedgerTable {
-  return typeof name === "string" && Object.hasOwn(COLUMNS, name);
-}
+export const COLUMNS = LEDGER_COLUMNS;
+export const isTable = isLedgerTable;
 
 /** Where a column's value is in a row without the table's name. */
 export function columnIndex(table: LedgerTable, column: string): number {
   return COLUMNS[table].findIndex(({ name }) => name === column);
-}
-
-function columnsOf(table: LedgerTable): Column[] {
-  const columns: Readonly<Record<string, ColumnType>> = LEDGER_TABLES[table].columns;
-  return Object.entries(columns).map(([name, type]) => ({
-    name,
-    kind: type.replace("?", "") as Column["kind"],
-    isOptional: type.endsWith("?"),
-  }));
 }
 
 const SQL_TYPES: Readonly<Record<Column["kind"], string>> = {
@@ -54,6 +24,20 @@ const SQL_TYPES: Readonly<Record<Column["kind"], string>> = {
   time: "INTEGER",
   real: "REAL",
 };
+
+/** Columns of what is no table of evidence, and is verified like one. */
+export const CHAIN_TABLE_COLUMNS: readonly Column[] = own(
+  "n int, tbl text, row_id int, producer text, generation text, seq int, row_hash text, head text",
+);
+export const HEAD_TABLE_COLUMNS: readonly Column[] = own("n int, head text, signature text, key_id text");
+export const META_TABLE_COLUMNS: readonly Column[] = own("name text, value text");
+
+function own(columns: string): Column[] {
+  return columns.split(", ").map((column) => {
+    const [name = "", kind] = column.split(" ");
+    return { name, kind: kind as Column["kind"], isOptional: false };
+  });
+}
 
 /** Tables of the chain and of what is kept beside it. */
 const OWN_TABLES = [
@@ -76,16 +60,24 @@ const OWN_TABLES = [
 /** What rule rows are worth a line of the timeline. The planner knows the index by these very words. */
 export const NOTABLE_RULE = "(detection <> 'none' OR (action = 'block' AND has_won = 1))";
 
-const INDEXES = [
-  "CREATE INDEX ledger.decisions_by_event ON security_decision_events (event_id)",
-  "CREATE INDEX ledger.decisions_by_type ON security_decision_events (type)",
-  "CREATE INDEX ledger.decisions_by_time ON security_decision_events (time_ms)",
-  "CREATE INDEX ledger.decisions_by_rule ON security_decision_events (rule_id)",
-  "CREATE INDEX ledger.decisions_refused ON security_decision_events (action, type) WHERE action <> 'allow'",
-  "CREATE INDEX ledger.rules_by_event ON security_rule_events (event_id)",
-  `CREATE INDEX ledger.rules_notable ON security_rule_events (row_id) WHERE ${NOTABLE_RULE}`,
-  ...(["exec_events", "fs_events", "lifecycle_events", "policy_mutations"] as const).map(
-    (table) => `CREATE INDEX ledger.${table}_by_event ON ${table} (event_id)`,
+export interface Index {
+  readonly name: string;
+  readonly table: LedgerTable;
+  readonly columns: readonly string[];
+  /** Which rows it has; null: all. */
+  readonly where: string | null;
+}
+
+export const INDEXES: readonly Index[] = [
+  index("decisions_by_event", "security_decision_events", ["event_id"]),
+  index("decisions_by_type", "security_decision_events", ["type"]),
+  index("decisions_by_time", "security_decision_events", ["time_ms"]),
+  index("decisions_by_rule", "security_decision_events", ["rule_id"]),
+  index("decisions_refused", "security_decision_events", ["action", "type"], "action <> 'allow'"),
+  index("rules_by_event", "security_rule_events", ["event_id"]),
+  index("rules_notable", "security_rule_events", ["row_id"], NOTABLE_RULE),
+  ...(["exec_events", "fs_events", "lifecycle_events", "policy_mutations"] as const).map((table) =>
+    index(`${table}_by_event`, table, ["event_id"]),
   ),
   ...(
     [
@@ -96,9 +88,23 @@ const INDEXES = [
       "lifecycle_events",
       "policy_mutations",
     ] as const
-  ).map((table) => `CREATE INDEX ledger.${table}_by_trace ON ${table} (trace_id) WHERE trace_id IS NOT NULL`),
-  "CREATE INDEX ledger.bodies_by_hash ON event_body_blobs (hash)",
+  ).map((table) => index(`${table}_by_trace`, table, ["trace_id"], "trace_id IS NOT NULL")),
+  index("bodies_by_hash", "event_body_blobs", ["hash"]),
 ];
+
+function index(
+  name: string,
+  table: LedgerTable,
+  columns: readonly string[],
+  where: string | null = null,
+): Index {
+  return { name, table, columns, where };
+}
+
+function createIndex({ name, table, columns, where }: Index): string {
+  const rows = where === null ? "" : ` WHERE ${where}`;
+  return `CREATE INDEX ledger.${name} ON ${table} (${columns.join(", ")})${rows}`;
+}
 
 /** `row_id` is the row's number in the chain. */
 function createTable(table: LedgerTable): string {
@@ -137,11 +143,15 @@ export function prepareReader(db: Database): void {
   db.exec(`PRAGMA ledger.cache_size = -${CACHE_KIB.reader}`);
 }
 
+function statements(): string[] {
+  return [...TABLES.map(createTable), ...OWN_TABLES, ...INDEXES.map(createIndex)];
+}
+
 /** Makes the tables of a new ledger, all or none. */
 export function createSchema(db: Database, ledger: string, createdMs: number): void {
   db.exec("BEGIN IMMEDIATE");
   try {
-    for (const statement of [...TABLES.map(createTable), ...OWN_TABLES, ...INDEXES]) db.exec(statement);
+    for (const statement of statements()) db.exec(statement);
     const meta = db.prepare("INSERT INTO ledger_meta (name, value) VALUES (?, ?)");
     meta.run("version", String(LEDGER_VERSION));
     meta.run("ledger", ledger);
@@ -155,26 +165,37 @@ export function createSchema(db: Database, ledger: string, createdMs: number): v
 
 /** False: the database is empty. Throws `ledger_broken` for what is no ledger, another one, or of a later version. */
 export function checkSchema(db: Database, ledger: string): boolean {
-  const [parts, active] = db
-    .prepare("SELECT count(*), count(*) FILTER (WHERE type IN ('trigger', 'view')) FROM ledger.sqlite_schema")
-    .get() ?? [0, 0];
-  if (parts === 0) return false;
-  if (active !== 0) {
-    throw ledgerFailure(
-      "ledger_broken",
-      `Cannot open ledger "${ledger}": it has triggers or views, which are not ours`,
-    );
-  }
+  const broken = (state: string) =>
+    ledgerFailure("ledger_broken", `Cannot open ledger "${ledger}": ${state}`);
+  if (db.prepare("SELECT 1 FROM ledger.sqlite_schema LIMIT 1").get() === undefined) return false;
   const value = db.prepare("SELECT value FROM ledger_meta WHERE name = ?");
   const version = Number(value.get("version")?.[0]);
   if (version !== LEDGER_VERSION) {
     const words = Number.isInteger(version) ? `version ${version}` : "no version that can be read";
-    throw ledgerFailure(
-      "ledger_broken",
-      `Cannot open ledger "${ledger}": it has ${words}, this program knows ${LEDGER_VERSION}`,
-    );
+    throw broken(`it has ${words}, this program knows ${LEDGER_VERSION}`);
   }
   const named = value.get("ledger")?.[0];
-  if (named === ledger) return true;
-  throw ledgerFailure("ledger_broken", `Cannot open ledger "${ledger}": it is the ledger of "${named}"`);
+  if (named !== ledger) throw broken(`it is the ledger of "${named}"`);
+  const fault = partsFault(db);
+  if (fault !== null) throw broken(fault);
+  return true;
+}
+
+/** What its file has that a ledger has not, the other way round, or in other words; null for nothing. */
+function partsFault(db: Database): string | null {
+  const wanted = new Map(
+    statements().map((statement) => {
+      const text = statement.replace("ledger.", "");
+      return [/^CREATE \w+ (\w+)/.exec(text)?.[1] ?? "", text];
+    }),
+  );
+  const parts = db.prepare("SELECT type, name, sql FROM ledger.sqlite_schema").iterate();
+  for (const [type, name, sql] of parts) {
+    const text = wanted.get(String(name));
+    if (text === undefined) return `it has the ${type} "${name}", which is not ours`;
+    if (text !== sql) return `its ${type} "${name}" is not made as ours is`;
+    wanted.delete(String(name));
+  }
+  const [missing] = wanted.keys();
+  return missing === undefined ? null : `"${missing}" is gone from it`;
 }

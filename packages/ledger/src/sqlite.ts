@@ -1,9 +1,11 @@
 /** The only importer of SQLite: databases with arrays for rows, texts whole, and our own failures. */
+import type { Cell } from "@capsem/api/ledger-chain";
 import { Failure, messageOf } from "@capsem/base";
 import { DatabaseSync } from "@photostructure/sqlite";
-import { ledgerFailure } from "./error.ts";
+import { type LedgerFailureKind, ledgerFailure } from "./error.ts";
 
-export type Cell = string | number | null;
+export type { Cell } from "@capsem/api/ledger-chain";
+
 /** As the library binds and answers them: a text with U+0000 travels as its bytes. */
 type Bound = Cell | Uint8Array;
 type Connection = InstanceType<typeof DatabaseSync>;
@@ -46,8 +48,8 @@ export class Databases {
   }
 
   /**
-   * `subject` stands in failures: `ledger_broken` for a file that is damaged or no database, `ledger_failed` for all
-   * else that the system refuses. The caller closes it.
+   * `subject` stands in failures: `ledger_broken` for a file that is damaged or no database, `disk_full`, and
+   * `ledger_failed` for all else that the system refuses. The caller closes it.
    */
   open(path: string, subject: string): Database {
     const slot = this.#free.pop() ?? new Slot(this.#options.prepare);
@@ -205,8 +207,16 @@ function failureOf(subject: string, thrown: unknown): Error {
   if (thrown instanceof Failure || !(thrown instanceof Error)) return thrown as Error;
   const code = codeOf(thrown);
   if (code === null) return thrown;
-  const kind = BROKEN.includes(code & 0xff) ? "ledger_broken" : "ledger_failed";
-  return ledgerFailure(kind, `Cannot use ${subject}: ${wordsOf(thrown)}`, { cause: thrown });
+  return ledgerFailure(kindOf(code), `Cannot use ${subject}: ${wordsOf(thrown)}`, { cause: thrown });
+}
+
+/** SQLITE_FULL, and SQLITE_IOERR_SHMSIZE: the log's index could not grow. */
+const FULL = { primary: 13, extended: 10 + 19 * 256 };
+
+function kindOf(code: number): LedgerFailureKind {
+  const primary = code & 0xff;
+  if (BROKEN.includes(primary)) return "ledger_broken";
+  return primary === FULL.primary || code === FULL.extended ? "disk_full" : "ledger_failed";
 }
 
 /** The extended result code; a number that no JavaScript number holds is nothing that we wrote. */

@@ -17,7 +17,7 @@ export function readStats(reader: LedgerReader): VmStats {
     const ofType = (condition: string) =>
       reader.number(`SELECT count(*) FROM security_decision_events WHERE ${condition}`);
     return {
-      vm_id: reader.ledger,
+      vm_id: reader.name,
       rows: reader.rows(),
       bytes: reader.bytes(),
       first_time: first === null ? null : isoTime(first),

@@ -1,7 +1,7 @@
 import { mkdirSync, statSync } from "node:fs";
 import type { LedgerHead } from "@capsem/api";
-import { BODY_TABLE, genesisHead, nextHead, rowHash } from "./chain.ts";
-import { ledgerFailure } from "./error.ts";
+import { BODY_TABLE, genesisHead, LEDGER_PRODUCER, nextHead, rowHash } from "./chain.ts";
+import { ledgerFailure, systemFailure } from "./error.ts";
 import { type Inserts, prepareInserts } from "./inserts.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { DECISIONS_TABLE, interruptedRow, type OpenAct, OpenActs } from "./open-acts.ts";
@@ -25,9 +25,6 @@ export interface Append {
 /** Why not a row of an append was taken, or null. */
 export type Refusal = Error | null;
 
-/** The rows that the ledger writes itself, numbered through all of its life. */
-export const LEDGER_PRODUCER = { producer: "ledger", generation: "ledger" } as const;
-
 const EVENT_HASH_AT = columnIndex(DECISIONS_TABLE, "event_hash");
 
 /** The one writer of one ledger. Every change is a transaction; one that fails leaves everything as it was. */
@@ -46,7 +43,7 @@ export class LedgerStore {
   /** Beyond it the writer checkpoints; raised while readers hold the log. */
   #walBytesNext: number = LEDGER_LIMITS.walBytesMax;
 
-  /** Opens or makes a ledger. Throws `ledger_broken` for one that is damaged, and `ledger_failed`. */
+  /** Opens or makes a ledger. Throws `ledger_broken` for one that is damaged, `disk_full` and `ledger_failed`. */
   constructor(databases: Databases, root: string, ledger: string, nowMs: number) {
     const paths = ledgerPaths(root, ledger);
     this.ledger = ledger;
@@ -54,7 +51,7 @@ export class LedgerStore {
     try {
       mkdirSync(paths.folder, { recursive: true, mode: 0o700 });
     } catch (cause) {
-      throw ledgerFailure("ledger_failed", `Cannot make the folder of ledger "${ledger}"`, { cause });
+      throw systemFailure(`make the folder of ledger "${ledger}"`, cause);
     }
     this.#db = databases.open(paths.database, `ledger "${ledger}"`);
     try {
@@ -96,8 +93,8 @@ export class LedgerStore {
   }
 
   /**
-   * One transaction over all that are taken; those that are refused leave no trace. Throws `ledger_failed`, and then
-   * nothing is stored.
+   * One transaction over all that are taken; those that are refused leave no trace. Throws `disk_full` and `ledger_failed`, and
+   * then nothing is stored.
    */
   append(appends: readonly Append[], bytesMax: number): Refusal[] {
     const bytes = this.#bytesFor(bytesMax);

@@ -2,6 +2,7 @@ import type { LedgerTable } from "@capsem/api";
 import type { LedgerReader } from "./reader.ts";
 import { COLUMNS } from "./schema.ts";
 import type { Cell } from "./sqlite.ts";
+import { mayBeOdd, oddColumn, oddSql } from "./stored-cells.ts";
 
 /**
  * The rows of one table beside a walk over the chain: a row has the number that it has in the chain, so both go
@@ -11,7 +12,7 @@ export class TableWalk {
   readonly #reader: LedgerReader;
   readonly #table: LedgerTable;
   readonly #rows: IterableIterator<Cell[]>;
-  /** Already read and not yet asked for: its number, then its columns. */
+  /** Already read and not yet asked for: its number, whether it may be odd, then its columns. */
   #next: Cell[] | null = null;
 
   /** Rows after `from`, up to `end`. */
@@ -20,22 +21,28 @@ export class TableWalk {
     this.#table = table;
     const columns = COLUMNS[table].map(({ name }) => `"${name}"`).join(", ");
     this.#rows = reader
-      .prepare(`SELECT row_id, ${columns} FROM ${table} WHERE row_id > ? AND row_id <= ? ORDER BY row_id`)
+      .prepare(
+        `SELECT row_id, ${oddSql(COLUMNS[table])}, ${columns} FROM ${table} WHERE row_id > ? AND row_id <= ? ORDER BY row_id`,
+      )
       .iterate(from, end);
     this.#advance();
   }
 
   /** The first row before `n`, which no row of the chain stands for; null when there is none. */
-  extraBefore(n: number): Cell[] | null {
-    return this.#next !== null && Number(this.#next[0]) < n ? this.#next : null;
+  extraBefore(n: number): { readonly row: number; readonly first: Cell } | null {
+    if (this.#next === null || Number(this.#next[0]) >= n) return null;
+    return { row: Number(this.#next[0]), first: this.#next[2] ?? null };
   }
 
-  /** The columns of row `n`; null when it is not there. */
-  take(n: number): Cell[] | null {
+  /** The columns of row `n`, and the first that is not stored as it was written; null when it is not there. */
+  take(n: number): { readonly values: Cell[]; readonly odd: string | null } | null {
     const row = this.#next;
     if (row === null || row[0] !== n) return null;
     this.#advance();
-    return row.slice(1);
+    const values = row.slice(2);
+    if (!mayBeOdd(row[1] ?? null, values)) return { values, odd: null };
+    const place = { table: this.#table, key: "row_id", columns: COLUMNS[this.#table] };
+    return { values, odd: oddColumn(this.#reader, place, n, values) };
   }
 
   /** A row that was read before: a body that several rows of the chain stand for. */

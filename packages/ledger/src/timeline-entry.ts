@@ -1,4 +1,5 @@
 import { OUTCOMES, type TimelineEntry } from "@capsem/api";
+import { changeVerb, eventTitle, fieldText } from "./act-title.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import type { LedgerReader } from "./reader.ts";
 import { storedEvent } from "./stored-event.ts";
@@ -11,6 +12,7 @@ import {
   type Named,
   numberOrNull,
   oneOf,
+  requesterOf,
   textOrNull,
 } from "./words.ts";
 
@@ -31,9 +33,9 @@ export function actEntry(
     layer,
     event_id: String(first.event_id),
     trace_id: textOrNull(first.trace_id),
-    requester: String(first.requester),
+    requester: requesterOf(first),
     title: cutText(
-      end === null ? openTitle(layer, fields) : endTitle(layer, end),
+      end === null ? eventTitle(String(first.type), fields) : endTitle(layer, end),
       LEDGER_LIMITS.titleCharactersMax,
     ),
     decision: oneOf(ACTIONS, decision?.action ?? end?.decision, "decision"),
@@ -50,15 +52,19 @@ export function actEntry(
 }
 
 /** How an ask went on. */
-export function askEntry(ask: Named): TimelineEntry {
+export function askEntry(reader: LedgerReader, ask: Named, decision: Named | null): TimelineEntry {
   const state = String(ask.state);
+  const about = actDetails(reader, decision);
   return {
     time: isoTime(ask.time_ms ?? 0),
     layer: "ask",
     event_id: String(ask.event_id),
     trace_id: textOrNull(ask.trace_id),
-    requester: String(ask.requester),
-    title: cutText(`ask ${state}`, LEDGER_LIMITS.titleCharactersMax),
+    requester: requesterOf(ask),
+    title: cutText(
+      about.act === undefined ? `ask ${state}` : `ask ${state}: ${about.act}`,
+      LEDGER_LIMITS.titleCharactersMax,
+    ),
     decision: "ask",
     rule_id: textOrNull(ask.rule_id),
     reason: textOrNull(ask.note),
@@ -66,6 +72,8 @@ export function askEntry(ask: Named): TimelineEntry {
     duration_ms: null,
     details: {
       ask_id: textOrNull(ask.ask_id),
+      ...about,
+      note: textOrNull(ask.note),
       scope: textOrNull(ask.scope),
       resolver: textOrNull(ask.resolver),
       deadline: isoTime(ask.deadline_ms ?? 0),
@@ -82,14 +90,14 @@ const ASK_OUTCOMES: Readonly<Record<string, TimelineEntry["outcome"]>> = {
 };
 
 /** A rule that detected something or blocked it, and the decision that it was part of. */
-export function ruleEntry(rule: Named, decision: Named | null): TimelineEntry {
+export function ruleEntry(reader: LedgerReader, rule: Named, decision: Named | null): TimelineEntry {
   const hasBlocked = rule.action === "block" && rule.has_won === 1;
   return {
     time: isoTime(rule.time_ms ?? 0),
     layer: "rule",
     event_id: String(rule.event_id),
     trace_id: textOrNull(decision?.trace_id),
-    requester: String(decision?.requester ?? "service"),
+    requester: decision === null ? "service" : requesterOf(decision),
     title: cutText(`${rule.rule_id} on ${decision?.type ?? "an act"}`, LEDGER_LIMITS.titleCharactersMax),
     decision:
       decision === null ? (hasBlocked ? "block" : "allow") : oneOf(ACTIONS, decision.action, "decision"),
@@ -98,6 +106,7 @@ export function ruleEntry(rule: Named, decision: Named | null): TimelineEntry {
     outcome: hasBlocked ? "blocked" : "done",
     duration_ms: null,
     details: {
+      ...actDetails(reader, decision),
       action: textOrNull(rule.action),
       detection: textOrNull(rule.detection),
       priority: numberOrNull(rule.priority),
@@ -113,26 +122,12 @@ export function openFields(reader: LedgerReader, decision: Named): Fields {
   return storedEvent(reader, String(decision.event_hash)).fields;
 }
 
-export function fieldText(fields: Fields, path: string): string | null {
-  const value = fields[path];
-  return typeof value === "string" ? value : null;
-}
-
-const FILE_ACTS = ["import", "export", "read", "create", "write", "delete"];
-
-function openTitle(layer: ActLayer, fields: Fields): string {
-  switch (layer) {
-    case "exec":
-      return fieldText(fields, "process.command") ?? "a command";
-    case "file": {
-      const act = FILE_ACTS.find((each) => fieldText(fields, `file.${each}.path`) !== null);
-      return act === undefined ? "a file act" : `${act} ${fieldText(fields, `file.${act}.path`)}`;
-    }
-    case "lifecycle":
-      return fieldText(fields, "vm.lifecycle.action") ?? "a change of the VM";
-    case "settings":
-      return fieldText(fields, "settings.key") ?? "a change of settings";
-  }
+/** Of an ask or a rule: which act it was about. */
+function actDetails(reader: LedgerReader, decision: Named | null): { act?: string; type?: string } {
+  if (decision === null) return {};
+  const type = String(decision.type);
+  const act = eventTitle(type, openFields(reader, decision));
+  return { act: cutText(act, LEDGER_LIMITS.titleCharactersMax), type };
 }
 
 function openDetails(layer: ActLayer, fields: Fields): Details {
@@ -148,7 +143,7 @@ function endTitle(layer: ActLayer, end: Named): string {
     case "lifecycle":
       return String(end.action);
     case "settings":
-      return String(end.key);
+      return `${verbOf(end)} ${end.key}`;
   }
 }
 
@@ -179,6 +174,15 @@ function endDetails(layer: ActLayer, end: Named): Details {
         detail: textOrNull(end.detail),
       };
     case "settings":
-      return { source: textOrNull(end.source), before: textOrNull(end.before), after: textOrNull(end.after) };
+      return {
+        verb: verbOf(end),
+        source: textOrNull(end.source),
+        before: textOrNull(end.before),
+        after: textOrNull(end.after),
+      };
   }
+}
+
+function verbOf({ key, after }: Named): string {
+  return changeVerb(String(key), after == null ? null : String(after));
 }

@@ -91,7 +91,7 @@ test("everything that was done is one story, each line once and in order", () =>
     ["file", "import /a", "allow", "done"],
     ["file", "export /b", "allow", null],
     ["lifecycle", "stop", "allow", "done"],
-    ["settings", "preset", "allow", "done"],
+    ["settings", "reset preset", "allow", "done"],
     ["ask", "ask pending", "ask", null],
     ["ask", "ask denied", "ask", "denied"],
     ["exec", "rm -rf /", "block", "blocked"],
@@ -106,7 +106,7 @@ test("everything that was done is one story, each line once and in order", () =>
 
 test.each<[string, Partial<TimelineQuery>, readonly string[]]>([
   ["one layer", { layers: ["file"] }, ["import /a", "export /b"]],
-  ["two layers", { layers: ["settings", "lifecycle"] }, ["stop", "preset", "idle"]],
+  ["two layers", { layers: ["settings", "lifecycle"] }, ["stop", "reset preset", "idle"]],
   ["a trace", { trace_id: "t7" }, ["rm -rf /", "default.exec on process.exec"]],
   ["a trace over layers", { trace_id: "t1" }, ["make", "ask pending"]],
   ["a trace that there is not", { trace_id: "t9" }, []],
@@ -114,7 +114,7 @@ test.each<[string, Partial<TimelineQuery>, readonly string[]]>([
   [
     "a time",
     { since_ms: 1_750_000_000_004, layers: ["exec", "lifecycle", "settings"] },
-    ["stop", "preset", "rm -rf /"],
+    ["stop", "reset preset", "rm -rf /"],
   ],
   ["a time that is not yet", { since_ms: 1_850_000_000_000 }, []],
 ])("a page can be of %s", (_, query, titles) => {

@@ -177,7 +177,10 @@ function* asks(reader: LedgerReader, window: Window): Source {
     .prepare(`SELECT a.row_id, ${sql} FROM security_ask_events a WHERE 1 ${where} ORDER BY ${order}`)
     .iterate(...values);
   try {
-    for (const row of rows) yield { n: Number(row[0]), entry: askEntry(named(names, row.slice(1))) };
+    for (const row of rows) {
+      const ask = named(names, row.slice(1));
+      yield { n: Number(row[0]), entry: askEntry(reader, ask, decisionOf(reader, ask.event_id)) };
+    }
   } finally {
     rows.return?.();
   }
@@ -198,7 +201,7 @@ function* rules(reader: LedgerReader, window: Window): Source {
       const rule = named(names, row.slice(1));
       const decision = decisionOf(reader, rule.event_id);
       if (window.traceId !== null && decision?.trace_id !== window.traceId) continue;
-      yield { n: Number(row[0]), entry: ruleEntry(rule, decision) };
+      yield { n: Number(row[0]), entry: ruleEntry(reader, rule, decision) };
     }
   } finally {
     rows.return?.();

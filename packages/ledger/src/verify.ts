@@ -10,12 +10,15 @@ import {
   rowHash,
   sha256,
 } from "./chain.ts";
+import { isIndexOff, unindexedRow } from "./index-check.ts";
 import { KeptHeads, parsePublicKey, type SignedHead } from "./kept-heads.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
+import { idOf } from "./paths.ts";
 import type { LedgerReader } from "./reader.ts";
-import { TABLES } from "./schema.ts";
+import { CHAIN_TABLE_COLUMNS, HEAD_TABLE_COLUMNS, INDEXES, META_TABLE_COLUMNS, TABLES } from "./schema.ts";
 import type { Sliced } from "./slices.ts";
 import type { Cell } from "./sqlite.ts";
+import { mayBeOdd, oddColumn, oddSql } from "./stored-cells.ts";
 import { TableWalk } from "./table-walk.ts";
 
 export interface VerifyOptions {
@@ -53,8 +56,17 @@ export function unreadableLedger(ledger: string, thrown: unknown): VerifyResult 
     event_id: null,
     message: messageOf(thrown),
   };
-  return { vm_id: ledger, is_whole: false, rows: 0, signed_rows: 0, head: genesisHead(ledger), fault };
+  return { ...NOTHING, vm_id: ledger, head: genesisHead(idOf(ledger)), fault };
 }
+
+/** The result for files that are gone, of which it is known outside that they were there. */
+export function goneLedger(ledger: string, { rows }: LedgerHead): VerifyResult {
+  const message = `its files are gone, and it had ${rows} rows when that was kept outside`;
+  const fault: ChainFault = { kind: "cut", row: 1, table: null, event_id: null, message };
+  return { ...NOTHING, vm_id: ledger, head: genesisHead(idOf(ledger)), fault };
+}
+
+const NOTHING = { is_whole: false, rows: 0, signed_rows: 0 };
 
 /** A signed head that its ledger keeps; the oldest first. */
 export function signedHeads(reader: LedgerReader): SignedHead[] {
@@ -94,10 +106,21 @@ class ChainWalk {
 
   *run(kept: KeptHeads): Sliced<void> {
     this.#kept = kept;
+    this.#checkBeside();
     this.#checkKept(0, this.#head);
     const end = this.#reader.rows();
     while (this.#n < end) {
       this.#slice(Math.min(end, this.#n + LEDGER_LIMITS.sliceRows));
+      yield;
+    }
+    for (const index of INDEXES) {
+      if (this.#reader.atOnce(() => isIndexOff(this.#reader, index))) {
+        throw this.#found(
+          "altered",
+          `the index "${index.name}" is not of the rows that there are`,
+          index.table,
+        );
+      }
       yield;
     }
     this.#checkEnd();
@@ -105,7 +128,7 @@ class ChainWalk {
 
   result(fault: ChainFault | null): VerifyResult {
     return {
-      vm_id: this.#reader.ledger,
+      vm_id: this.#reader.name,
       is_whole: fault === null,
       rows: this.#n,
       signed_rows: this.#kept?.signedRows ?? 0,
@@ -133,11 +156,18 @@ class ChainWalk {
       );
       try {
         const chain = this.#reader
-          .prepare(`SELECT ${CHAIN_COLUMNS} FROM ledger_chain WHERE n > ? AND n <= ? ORDER BY n`)
+          .prepare(
+            `SELECT ${CHAIN_COLUMNS}, ${oddSql(CHAIN_TABLE_COLUMNS)} FROM ledger_chain
+             WHERE n > ? AND n <= ? ORDER BY n`,
+          )
           .iterate(from, end);
-        for (const row of chain) this.#check(chainRow(row), tables);
+        for (const row of chain) {
+          this.#checkChainCells(row);
+          this.#check(chainRow(row), tables);
+        }
         if (this.#n < end) throw this.#gone();
         for (const [table, walk] of tables) this.#checkExtra(table, walk.extraBefore(end + 1));
+        this.#checkIndexes(from, end);
       } finally {
         for (const walk of tables.values()) walk.close();
       }
@@ -153,12 +183,53 @@ class ChainWalk {
       throw this.#found("reordered", `row ${n} of the chain stands for row ${rowId} of ${table}`, table);
     }
     this.#checkExtra(table, walk.extraBefore(n));
-    const values = rowId === n ? walk.take(n) : walk.earlier(rowId);
-    if (values === null) throw this.#found("missing", `row ${n} is gone from ${table}`, table);
+    const taken = rowId === n ? walk.take(n) : null;
+    const values = rowId === n ? taken?.values : walk.earlier(rowId);
+    if (values == null) throw this.#found("missing", `row ${n} is gone from ${table}`, table);
     this.#checkValues(row, values);
+    if (taken?.odd != null) {
+      const eventId = table === BODY_TABLE ? null : (values[0] ?? null);
+      const message = `the ${taken.odd} of row ${n} of ${table} is not stored as it was written`;
+      throw this.#found("altered", message, table, eventId);
+    }
     this.#checkOrder(row, values);
     this.#n = n;
     this.#head = row.head;
+  }
+
+  #checkChainCells(row: readonly Cell[]): void {
+    const values = row.slice(0, -1);
+    if (!mayBeOdd(row.at(-1) ?? null, values)) return;
+    const place = { table: "ledger_chain", key: "n", columns: CHAIN_TABLE_COLUMNS };
+    const odd = oddColumn(this.#reader, place, row[0] ?? null, values);
+    if (odd === null) return;
+    throw this.#found("altered", `the ${odd} of row ${row[0]} of the chain is not stored as it was written`);
+  }
+
+  #checkIndexes(from: number, end: number): void {
+    const found = unindexedRow(this.#reader, from, end);
+    if (found === null) return;
+    const { index, row } = found;
+    const message = `row ${row} of ${index.table} is not in the index "${index.name}"`;
+    throw new Found(this.faultAt("altered", message, index.table, null, row));
+  }
+
+  /** What is kept beside the chain: rows before the first, signed heads, and what the ledger says of itself. */
+  #checkBeside(): void {
+    const early = this.#reader.prepare("SELECT n FROM ledger_chain WHERE n < 1 LIMIT 1").get();
+    if (early !== undefined)
+      throw this.#found("altered", `the chain has a row ${early[0]}, before the first`);
+    for (const [table, key, columns, kind] of [
+      ["ledger_heads", "n", HEAD_TABLE_COLUMNS, "unsigned"],
+      ["ledger_meta", "name", META_TABLE_COLUMNS, "unreadable"],
+    ] as const) {
+      const names = columns.map(({ name }) => name).join(", ");
+      for (const values of this.#reader.prepare(`SELECT ${names} FROM ${table} LIMIT 1000`).all()) {
+        const odd = oddColumn(this.#reader, { table, key, columns }, values[0] ?? null, values);
+        if (odd === null) continue;
+        throw this.#found(kind, `the ${odd} of ${table} "${values[0]}" is not stored as it was written`);
+      }
+    }
   }
 
   #checkValues(row: ChainRow, values: readonly Cell[]): void {
@@ -194,7 +265,7 @@ class ChainWalk {
 
   #checkKept(rows: number, head: string, table: string | null = null, eventId: Cell = null): void {
     const fault = this.#kept?.check({ rows, head }) ?? null;
-    if (fault !== null) throw new Found(this.faultAt(fault.kind, fault.message, table, eventId, rows));
+    if (fault !== null) throw new Found(this.faultAt(fault.kind, fault.message, table, eventId, fault.rows));
   }
 
   /** Rows that no row of the chain stands for, at either end; and heads of rows that are no more. */
@@ -206,17 +277,17 @@ class ChainWalk {
         const extra = this.#reader
           .prepare(`SELECT ${columns} FROM ${table} WHERE row_id > ? OR row_id < 1 LIMIT 1`)
           .get(rows);
-        if (extra !== undefined) this.#checkExtra(table, extra);
+        if (extra !== undefined) this.#checkExtra(table, { row: Number(extra[0]), first: extra[1] ?? null });
       }
     });
     const fault = this.#kept?.checkEnd(this.#n) ?? null;
-    if (fault !== null) throw this.#found(fault.kind, fault.message);
+    if (fault !== null) throw new Found(this.faultAt(fault.kind, fault.message, null, null, fault.rows));
   }
 
-  #checkExtra(table: string, extra: readonly Cell[] | null): void {
+  #checkExtra(table: string, extra: { readonly row: number; readonly first: Cell } | null): void {
     if (extra === null) return;
-    const eventId = table === BODY_TABLE ? null : (extra[1] ?? null);
-    throw this.#found("altered", `row ${extra[0]} of ${table} stands in no chain`, table, eventId);
+    const eventId = table === BODY_TABLE ? null : extra.first;
+    throw this.#found("altered", `row ${extra.row} of ${table} stands in no chain`, table, eventId);
   }
 
   #gone(): Found {

@@ -1,3 +1,4 @@
+import { shownRequester } from "@capsem/api";
 import { ledgerFailure } from "./error.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { COLUMNS, isTable } from "./schema.ts";
@@ -60,4 +61,9 @@ export function oneOf<W extends string>(words: readonly W[], cell: Cell | undefi
     "ledger_broken",
     `Cannot read the ledger: a row has the ${what} ${JSON.stringify(cell)}`,
   );
+}
+
+/** Who asked, of a row that says it. */
+export function requesterOf({ requester, token_id: tokenId }: Named): string {
+  return shownRequester(String(requester), tokenId == null ? null : String(tokenId));
 }

@@ -203,7 +203,7 @@ test.each([
   [
     "a trigger",
     "CREATE TRIGGER t AFTER INSERT ON exec_events BEGIN DELETE FROM exec_events; END",
-    "triggers or views",
+    'it has the trigger "t", which is not ours',
   ],
   [
     "a last head that does not follow",
@@ -214,7 +214,7 @@ test.each([
   [
     "an index that is gone",
     "DROP INDEX bodies_by_hash; DROP TABLE ledger_heads; DROP TABLE open_acts",
-    "no such table",
+    "is gone from it",
   ],
 ])("a ledger with %s is not opened", (_, sql, words) => {
   const rig = new LedgerRig();

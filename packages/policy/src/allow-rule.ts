@@ -1,12 +1,13 @@
-import { celText } from "./cel/literal.ts";
+import { celLiteral, celText } from "./cel/literal.ts";
 import { Inexpressible, sameMap } from "./cel/same-json.ts";
 import type { Decision } from "./decide.ts";
 import type { PolicyEdit } from "./edit.ts";
 import type { SecurityEvent } from "./event/event.ts";
-import { canBeCut, fieldRow } from "./event/field-table.ts";
+import { CARRIED, type EventType } from "./event/event-table.ts";
+import { FIELD_STRUCTS } from "./event/field-table.ts";
 import { isMap } from "./event/value.ts";
 import { isRedacted } from "./redaction.ts";
-import { RULE_SOURCES, ruleId } from "./rule.ts";
+import { ASK_PRIORITY, RULE_SOURCES, ruleId } from "./rule.ts";
 import { checkRule, type GivenField } from "./rule-fields.ts";
 import type { Digest } from "./snapshot.ts";
 
@@ -46,64 +47,106 @@ function priorityBefore({ action, rule_id, explanation }: Decision): number | st
   if (asked.priority > least) return asked.priority - 1;
   return (
     `"${rule_id}" asks at priority ${least}, which no rule of the user can precede; ` +
-    `give it priority = ${least + 1} or more, or change its match`
+    `give it priority = ${ASK_PRIORITY}, or change its match`
   );
 }
 
-/** Fields that make an act the one it is. `needed` must be there; the others count where they are. */
-interface ActRow {
-  readonly needed: readonly string[];
-  readonly also: readonly string[];
-}
-
-const FILE_ACTS = ["read", "create", "write", "delete"].map((act) => `file.${act}.path`);
-
-/** The types whose acts can be named exactly. */
-const ACTS: ReadonlyMap<string, ActRow> = new Map<string, ActRow>([
-  [
-    "process.exec",
-    {
-      needed: ["process.command"],
-      // The same words are another act for another user, in another folder, or of another program.
-      also: ["process.exec.path", "process.exec.user", "process.exec.cwd"],
-    },
-  ],
-  ["file.import", { needed: ["file.import.path"], also: [] }],
-  ["file.export", { needed: ["file.export.path"], also: [] }],
-  ["file.event", { needed: [], also: FILE_ACTS }],
-  ["vm.lifecycle", { needed: ["vm.lifecycle.action"], also: [] }],
-  ["settings.change", { needed: ["settings.key", "settings.source"], also: [] }],
-  [
-    "mcp.tool_call",
-    {
-      needed: ["mcp.server.name", "mcp.tool_call.name"],
-      also: ["mcp.server.external", "mcp.server.pinned"],
-    },
-  ],
+/** Fields without which an act has no name, by the types of which a rule can name one exactly. */
+const ACTS: ReadonlyMap<string, readonly string[]> = new Map<string, readonly string[]>([
+  ["process.exec", ["process.command"]],
+  ["file.export", ["file.export.path"]],
+  ["file.event", []],
+  ["vm.lifecycle", ["vm.lifecycle.action"]],
+  ["mcp.tool_call", ["mcp.server.name", "mcp.tool_call.name"]],
 ]);
 
+/** What is asked for is not in any field: a rule would allow everything that is called the same. */
+const UNNAMED: ReadonlyMap<string, string> = new Map([
+  ["file.import", "no field of it has all the bytes; write a rule that says which files may come in"],
+  ["settings.change", "no field of it has the new value; approve each change"],
+]);
+
+/** A rule for one of them would never match again. */
+const ONCE_AT_MOST: ReadonlyMap<string, string> = new Map([
+  ["create", "the next one is another VM"],
+  ["delete", "afterwards there is no such VM"],
+  ["purge", "afterwards there is no such VM"],
+]);
+
+/** Whether a rule can allow exactly one act of this type. */
+export function canBeAllowed(type: EventType): boolean {
+  return ACTS.has(type);
+}
+
+/** Each try has another one. */
+const OF_ONE_TRY: ReadonlySet<string> = new Set(["process.exec.id", "mcp.tool_call.id", "mcp.request.id"]);
+/** The VM's id says all of these, and outlives a new name. */
+const OF_THE_VM = /^vm\.(?:id|name|image|labels)$/;
+/** Made of other fields, which are compared. */
+const MADE = /^(?:event\.type|file\.content|file\.[a-z]+\.(?:name|ext)|[a-z]+\.(?:valid|truncated))$/;
+/** There when some rule reads it, whichever act it is. */
+const LOOKED_AT = /^file\.[a-z]+\.(?:content|size|mime_type)$/;
+
+/**
+ * The condition that holds of exactly this act: the same in every field that it has, and without every field that it
+ * could have and has not, so that what was not shown is not allowed either.
+ */
 function matchOf(event: SecurityEvent): string | Inexpressible {
-  const row = ACTS.get(event.type);
-  if (row === undefined) {
-    return new Inexpressible(`no rule can name exactly one ${event.type}; write one that says what is meant`);
-  }
-  if (isChangedTool(event)) {
-    return new Inexpressible("this tool is not the one that was approved; approve its definition instead");
-  }
+  const why = unnamed(event);
+  if (why !== undefined) return new Inexpressible(why);
+  const vm = sameVm(event);
+  if (vm instanceof Inexpressible) return vm;
   const conditions = [`event.type == "${event.type}"`];
-  const paths = [...row.needed, ...row.also.filter((path) => event.facts.has(path))];
-  if (paths.length === 0) return new Inexpressible("the event does not say which file it is about");
-  for (const path of paths) {
-    const condition = sameField(event, path);
-    if (condition instanceof Inexpressible) return condition;
-    conditions.push(condition);
+  const absent: string[] = [];
+  for (const path of CARRIED.get(event.type) ?? []) {
+    if (OF_ONE_TRY.has(path) || OF_THE_VM.test(path) || MADE.test(path)) continue;
+    if (event.facts.has(path)) {
+      const same = sameField(event, path);
+      if (same instanceof Inexpressible) return same;
+      conditions.push(...same);
+    } else if (!LOOKED_AT.test(path)) absent.push(path);
   }
-  if (event.type === "mcp.tool_call") {
-    const same = sameArguments(event);
-    if (same instanceof Inexpressible) return same;
-    conditions.push(...same);
+  // After what tells acts apart best: rules are looked up by what comes first. Not of names above fields is asked
+  // whether they are there: whoever asks that makes the service look into files.
+  return [...conditions, vm, ...absent.map((path) => `!has(${path})`)].join(" && ");
+}
+
+/** Why no rule can name this act. */
+function unnamed(event: SecurityEvent): string | undefined {
+  const { type, facts } = event;
+  const needed = ACTS.get(type);
+  if (needed === undefined) {
+    const why = UNNAMED.get(type) ?? "write one that says what is meant";
+    return `no rule can name exactly one ${type}: ${why}`;
   }
-  return [...conditions, ...sameLabel(event)].join(" && ");
+  if (isChangedTool(event))
+    return "this tool is not the one that was approved; approve its definition instead";
+  const missing = needed.find((path) => !facts.has(path));
+  if (missing !== undefined) return `the event does not say its ${missing}`;
+  if (type === "file.event" && !FILE_ACTS.some((act) => facts.has(act))) {
+    return "the event does not say which file it is about";
+  }
+  for (const root of ROOTS) {
+    if (facts.get(`${root}.valid`) === false) return `"${root}" was not understood whole`;
+    if (facts.get(`${root}.truncated`) === true) {
+      return `a field of "${root}" was cut; others that begin alike would be allowed too`;
+    }
+  }
+  return ONCE_AT_MOST.get(String(facts.get("vm.lifecycle.action")));
+}
+
+const ROOTS = [...FIELD_STRUCTS].filter((name) => !name.includes("."));
+const FILE_ACTS = ["file.read", "file.create", "file.write", "file.delete"];
+
+/** This VM alone, by the id that no other one ever has. */
+function sameVm({ facts }: SecurityEvent): string | Inexpressible {
+  const id = facts.get("vm.id");
+  if (id === undefined) return "!has(vm.id)";
+  if (!facts.has("vm.name")) {
+    return new Inexpressible("its VM has no name, so it is gone when it stops; approve it for the VM");
+  }
+  const text = celText(String(id));
+  return text === undefined ? new Inexpressible("vm.id holds half a character") : `vm.id == ${text}`;
 }
 
 /** A rule for it would also let in whatever the tool becomes next. */
@@ -111,42 +154,23 @@ function isChangedTool({ facts }: SecurityEvent): boolean {
   return facts.get("mcp.server.external") === true && facts.get("mcp.server.pinned") !== true;
 }
 
-function sameField({ facts }: SecurityEvent, path: string): string | Inexpressible {
+function sameField({ facts }: SecurityEvent, path: string): readonly string[] | Inexpressible {
   const value = facts.get(path);
-  if (typeof value === "boolean") return value ? path : `!${path}`;
-  if (typeof value !== "string") return new Inexpressible(`the event does not say its ${path}`);
-  const row = fieldRow(path);
-  const isCut = facts.get(`${path.slice(0, path.indexOf("."))}.truncated`) === true;
-  if (isCut && row !== undefined && canBeCut(row)) {
-    return new Inexpressible(`${path} may have been cut; others that begin alike would be allowed too`);
+  if (value === undefined) return new Inexpressible(`the event does not say its ${path}`);
+  if (path.endsWith(".content")) {
+    return new Inexpressible(`a rule would have to hold its ${path}; approve it for the VM`);
   }
   if (isRedacted(value)) return new Inexpressible(`${path} held a secret, which no file of rules may hold`);
-  const text = celText(value);
-  return text === undefined ? new Inexpressible(`${path} holds half a character`) : `${path} == ${text}`;
-}
-
-const ARGUMENTS = "mcp.request.arguments";
-
-function sameArguments({ facts }: SecurityEvent): string[] | Inexpressible {
-  const given = facts.get(ARGUMENTS);
-  if (given === undefined) return [`!has(${ARGUMENTS})`];
-  if (facts.get("mcp.truncated") === true) return new Inexpressible("the arguments were cut");
-  if (isRedacted(given))
-    return new Inexpressible("the arguments held a secret, which no file of rules may hold");
-  const same = isMap(given) ? sameMap(ARGUMENTS, given) : new Inexpressible("no map");
-  if (!(same instanceof Inexpressible)) return same;
-  return new Inexpressible(`no rule can name exactly these arguments: they hold ${same.what}`);
-}
-
-/**
- * An approval of what flowed then is none of what is more tainted. Built-in rules about labels come after every rule
- * of the user, so a call without a label stays one without.
- */
-function sameLabel({ type, facts }: SecurityEvent): string[] {
-  const levels = ["label.confidentiality", "label.integrity"];
-  const given = levels.filter((path) => facts.has(path)).map((path) => `${path} == "${facts.get(path)}"`);
-  if (given.length > 0 || type !== "mcp.tool_call") return given;
-  return levels.map((path) => `!has(${path})`);
+  if (typeof value === "boolean") return [value ? path : `!${path}`];
+  const same = isMap(value) ? sameMap(path, value) : celLiteral(value);
+  if (same instanceof Inexpressible) {
+    return new Inexpressible(`no rule can name exactly this ${path}: it holds ${same.what}`);
+  }
+  if (same === undefined) {
+    const what = typeof value === "string" ? "half a character" : "what no rule can write";
+    return new Inexpressible(`${path} holds ${what}`);
+  }
+  return typeof same === "string" ? [`${path} == ${same}`] : same;
 }
 
 /** What would keep the rule out of a file, such as its length. */

@@ -17,7 +17,14 @@ export {
   type StoredEvent,
   securityEvent,
 } from "./event/event.ts";
-export { EVENT_TYPE_NAMES, EVENT_TYPES, type EventType, isEventType } from "./event/event-table.ts";
+export {
+  EVENT_TYPE_NAMES,
+  EVENT_TYPES,
+  type EventType,
+  fieldArrival,
+  isEventType,
+  typeArrival,
+} from "./event/event-table.ts";
 export { FIELD_PATHS, FIELDS, type FieldPath } from "./event/field-table.ts";
 export { canonicalHost, canonicalIp } from "./event/host.ts";
 export type { JsonValue } from "./event/value.ts";
@@ -44,7 +51,8 @@ export {
 export { emptyLayer, joinLayers, type PolicyLayer, parseLayer } from "./layer.ts";
 export { type PatchedText, patchLayerText } from "./layer-text.ts";
 export { POLICY_LIMITS } from "./limits.ts";
-export { type LintFinding, lintRules } from "./lint.ts";
+export { lintRules } from "./lint.ts";
+export { FINDING_KINDS, type FindingKind, type LintFinding } from "./lint-finding.ts";
 export { PRESET_NAMES, type PresetName } from "./preset-names.ts";
 export { PRESETS } from "./preset-table.ts";
 export { renderActivePolicy, renderLayer, ruleText } from "./render.ts";
@@ -58,6 +66,7 @@ export {
   ruleId,
   stricter,
 } from "./rule.ts";
+export { typesOf } from "./rule-index.ts";
 export { type RuleJson, ruleJson } from "./rule-json.ts";
 export { type MergedSettings, mergeSettings, type SettingSource } from "./settings.ts";
 export {
@@ -68,3 +77,4 @@ export {
   type SettingValue,
 } from "./settings-table.ts";
 export { compileSnapshot, type Digest, POLICY_VERSION, type PolicySnapshot } from "./snapshot.ts";
+export { ruleThatHangs } from "./unseen.ts";

@@ -62,9 +62,41 @@ test.each<[string, RuleSource, string, string]>([
     "a key twice",
     "user",
     around('action = "ask"'),
-    "f:4:1: Defining a key multiple times is invalid [syntax]",
+    'f:4:1: key "action" is there already in [profiles.rules.a], on line 2 [syntax]',
   ],
-  ["a table twice", "user", `${around("")}[profiles.rules.a]\n`, "[syntax]"],
+  [
+    "a key twice at the top",
+    "user",
+    "a = 1\nb = 2\na = 3\n",
+    'f:3:1: key "a" is there already, on line 1 [syntax]',
+  ],
+  [
+    "a table twice",
+    "user",
+    `${around("")}\n[ profiles.rules.a ] # again\n`,
+    "table [profiles.rules.a] is there already, on line 1 [syntax]",
+  ],
+  [
+    "a quote that ends the text",
+    "user",
+    around("").replace('"true"', '"process.command.matches("x")"'),
+    `f:3:35: the text ends at the " before this: put it between ' and ', or ''' and ''' on several lines`,
+  ],
+  [
+    "an apostrophe that ends the text",
+    "user",
+    around("reason = 'it's'"),
+    "f:4:14: the text ends at the ' before this: put it between ''' and '''",
+  ],
+  ["a word behind a text", "user", around('reason = "x" y'), "f:4:14: Must be a newline [syntax]"],
+  [
+    "a pattern with a backslash",
+    "user",
+    around("").replace('"true"', `"process.command.matches('\\d')"`),
+    "f:3:36: no such escape: put the text between ' and '",
+  ],
+  ["a colon for =", "user", around('reason: "x"'), "f:4:7: between a key and its value stands ="],
+  ["quotes of a word processor", "user", around("reason = “x”"), "f:4:10: texts stand in straight quotes"],
   [
     "an unknown key",
     "user",
@@ -173,14 +205,19 @@ test.each<[string, RuleSource, string, string]>([
     "a rule table that its keys wrote already",
     "user",
     '[profiles.rules]\na.action = "ask"\n[profiles.rules.a]\n',
-    "f:3:1",
+    "f:3:17: table [profiles.rules.a] cannot be opened here: it, or one above it, has its keys already",
   ],
-  ["an inline table that is opened again", "user", "[profiles]\nrules = {}\n[profiles.rules.a]\n", "f:3:1"],
+  [
+    "an inline table that is opened again",
+    "user",
+    "[profiles]\nrules = {}\n[profiles.rules.a]\n",
+    "f:3:11: table [profiles.rules.a] cannot be opened here",
+  ],
   [
     "a section twice",
     "user",
     "[limits]\n[asks]\n[limits]\n",
-    "f:3:2: Defining a key multiple times is invalid",
+    "f:3:2: table [limits] is there already, on line 1",
   ],
   [
     "a rule that is named as every object's prototype",
@@ -227,6 +264,18 @@ test.each([
   );
 });
 
+test.each([
+  ["[profile.rules.a]", 'f:1:2: no table "profile.rules.a"; did you mean "profiles.rules.a"? [unknown_key]'],
+  ["[profiles.rule.a]", 'f:1:2: no table "profiles.rule.a"; did you mean "profiles.rules.a"? [unknown_key]'],
+  ["[user.rules.a]", 'f:1:2: no table "user.rules.a"; did you mean "profiles.rules.a"? [unknown_key]'],
+  ["[limit]", 'f:1:2: no setting "limit"; did you mean "limits"? [unknown_key]'],
+  ["[things.deep]", 'f:1:2: no setting "things.deep" [unknown_key]'],
+])("%s has one fault, whatever is in it", (header, expected) => {
+  const text = `${header}\naction = "block"\nmatch = "true"\nreason = { a = 1 }\n`;
+  expect(faultsOf("user", text)).toEqual([expected]);
+  expect(faultsOf("user", `${text}[asks]\nx = 1\n`)).toHaveLength(2);
+});
+
 test("every fault of a file is reported at once, in order and bounded, and nothing of it is taken", () => {
   const text = [
     '[profiles.rules.a]\naction = "deny"\nmatch = "http.hst == 1"\npriority = 1\n',
@@ -234,10 +283,10 @@ test("every fault of a file is reported at once, in order and bounded, and nothi
     '[limits]\nidle_secs = "x"\n',
   ].join("");
   expect(faultsOf("user", text).map((fault) => fault.split(":").slice(0, 3).join(":"))).toEqual([
-    "f:9:13",
     "f:2:10",
     "f:3:10",
     "f:4:12",
+    "f:9:13",
   ]);
   const many = Array.from({ length: 200 }, (_, n) => `[profiles.rules.r${n}]\naction = 1\n`).join("");
   expect(faultsOf("user", many)).toHaveLength(50);

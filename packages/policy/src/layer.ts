@@ -97,6 +97,7 @@ class LayerReader {
     }
     const rules = this.#rules();
     if (this.#faults.length > 0) {
+      this.#faults.sort(byPlace);
       return { kind: "refused", faults: this.#faults.slice(0, POLICY_LIMITS.faultsMax) };
     }
     const layer = { source: this.#source, rules, settings: this.#settings, posture: this.#posture };
@@ -172,11 +173,30 @@ class LayerReader {
   #unknown(entry: TomlEntry): void {
     const key = entry.path.join(".").slice(0, 120);
     const now = LEGACY_TABLES.get(entry.path[0] ?? "");
-    if (now === undefined) {
-      this.#fault("unknown_key", `no setting "${key}"${suggestion(key, SETTING_KEYS)}`, entry.keyAt, key);
-    } else {
+    const misnamed = entry.path.slice(0, 2).join(".");
+    if (now !== undefined) {
       this.#faultOfTable("legacy_key", `"${key}" is written as ${now} here`, entry, entry.path[0] ?? "");
+    } else if (this.#isMeantAsRule(entry)) {
+      const text = `no table "${key}"; did you mean "${ruleId(this.#source, entry.path[2] ?? "")}"?`;
+      this.#faultOfTable("unknown_key", text.slice(0, 300), entry, misnamed);
+    } else if (!this.#isInRefused(entry)) {
+      const isTable = entry.kind === "table";
+      const near = suggestion(key, isTable ? [...SECTIONS, ...SETTING_KEYS] : SETTING_KEYS);
+      const text = `no setting "${key}"${near}`;
+      if (isTable) this.#faultOfTable("unknown_key", text, entry, key);
+      else this.#fault("unknown_key", text, entry.keyAt, key);
     }
+  }
+
+  /** `[profile.rules.NAME]` and the like, or a key below it. */
+  #isMeantAsRule({ path, kind }: TomlEntry): boolean {
+    if (path.length < (kind === "table" ? 3 : 4)) return false;
+    const table = RULE_SOURCES[this.#source].table.join(".");
+    return path[1] === "rules" || suggestion(path.slice(0, 2).join("."), [table]) !== "";
+  }
+
+  #isInRefused({ path }: TomlEntry): boolean {
+    return path.some((_, length) => this.#tablesRefused.has(path.slice(0, length).join(".")));
   }
 
   /** One fault for a whole table: its keys would say the same again. */
@@ -185,6 +205,14 @@ class LayerReader {
     this.#tablesRefused.add(table);
     this.#fault(code, message, entry.keyAt, table.slice(0, 120));
   }
+}
+
+/** `limits` and the like. */
+const SECTIONS: readonly string[] = [...new Set(SETTING_KEYS.map((key) => key.slice(0, key.indexOf("."))))];
+
+/** As they stand in the file. */
+function byPlace(a: PolicyFault, b: PolicyFault): number {
+  return (a.at?.line ?? 0) - (b.at?.line ?? 0) || (a.at?.column ?? 0) - (b.at?.column ?? 0);
 }
 
 function ruleSourceOf(path: readonly string[]): RuleSource | undefined {

@@ -1,20 +1,9 @@
 import { canonicalText, childrenOf, type Expression } from "./cel/expression.ts";
 import { type Guard, guardOf, type Key } from "./cel/guard.ts";
-import type { Position } from "./fault.ts";
+import type { LintFinding } from "./lint-finding.ts";
+import { finding, findingsOf } from "./lint-one.ts";
 import { inOrder, isDeciding, type Rule, type RuleAction, stricter } from "./rule.ts";
 import { typesOf } from "./rule-index.ts";
-
-export interface LintFinding {
-  /**
-   * `dead`: no event can match it. `shadowed`: whatever it matches is decided by the other one first.
-   * `contradicting`: both have one priority, decide otherwise, and one matches whatever the other does.
-   */
-  readonly kind: "dead" | "shadowed" | "contradicting";
-  readonly rule_id: string;
-  readonly other_id: string | undefined;
-  readonly message: string;
-  readonly at: Position | undefined;
-}
 
 /**
  * Names rules that cannot do what their author wanted. It is sure of what it says and does not say everything:
@@ -25,7 +14,8 @@ export function lintRules(rules: readonly Rule[]): readonly LintFinding[] {
   const enabled = rules.filter((rule) => rule.isEnabled).sort(inOrder);
   const texts = new Texts();
   const findings = enabled.flatMap((rule) => deadFinding(rule, texts) ?? []);
-  const dead = new Set(findings.map((finding) => finding.rule_id));
+  const dead = new Set(findings.map(({ rule_id }) => rule_id));
+  for (const rule of enabled) if (!dead.has(rule.id)) findings.push(...findingsOf(rule));
   const alive = enabled.filter((rule) => isDeciding(rule.action) && !dead.has(rule.id));
   for (const [rank, rule] of alive.entries()) {
     if (rule.source === "builtin") continue;
@@ -70,9 +60,7 @@ function overruled(rule: Rule, other: Rule, texts: Texts): LintFinding {
 
 function deadFinding(rule: Rule, texts: Texts): LintFinding | undefined {
   const why = whyDead(rule, texts);
-  if (why === undefined) return undefined;
-  const message = `"${rule.id}" can never match: ${why}`;
-  return { kind: "dead", rule_id: rule.id, other_id: undefined, message, at: rule.at };
+  return why === undefined ? undefined : finding("dead", rule, `can never match: ${why}`);
 }
 
 function whyDead(rule: Rule, texts: Texts): string | undefined {
@@ -129,7 +117,7 @@ class Texts {
 /** True only when every event that makes `narrow` true makes `wide` true. */
 function implies(narrow: Expression, wide: Expression, texts: Texts): boolean {
   if (wide.kind === "literal") return wide.value === true;
-  if (texts.of(narrow) === texts.of(wide)) return true;
+  if (narrow.kind === wide.kind && texts.of(narrow) === texts.of(wide)) return true;
   if (narrow.kind === "or") {
     return implies(narrow.left, wide, texts) && implies(narrow.right, wide, texts);
   }

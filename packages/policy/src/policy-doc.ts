@@ -1,9 +1,15 @@
 import { FUNCTIONS } from "./cel/function-table.ts";
-import { COMMON_CARRIES, EVENT_TYPES, type EventType, type EventTypeRow } from "./event/event-table.ts";
+import {
+  COMMON_CARRIES,
+  EVENT_TYPES,
+  type EventType,
+  type EventTypeRow,
+  fieldArrival,
+} from "./event/event-table.ts";
 import { CEL_TYPES, FIELD_PATHS, fieldRow } from "./event/field-table.ts";
 import { POLICY_LIMITS } from "./limits.ts";
 import { PRESET_NAMES } from "./preset-names.ts";
-import { RULE_SOURCES, type RuleSource } from "./rule.ts";
+import { ASK_PRIORITY, CHANGES_TO_COME, RULE_SOURCES, type RuleSource } from "./rule.ts";
 import { SETTING_KEYS, type SettingShape, settingRow } from "./settings-table.ts";
 import { presetLayer } from "./snapshot.ts";
 
@@ -19,11 +25,15 @@ export function policyPage(): string {
     'action = "ask"',
     "match = 'process.command.matches(\"git push .*--force\")'",
     'reason = "this rewrites what others have"',
+    `priority = ${ASK_PRIORITY}`,
     "```",
     "",
     ...meaning(),
     "",
     "## Fields",
+    "",
+    "`arrives` says what a field or event comes with; what nothing in this version makes matches nothing, and",
+    "`capsem rules lint` says so (`unobserved`).",
     ...roots().flatMap((root) => ["", `### ${root}`, "", ...fieldTable(root)]),
     "",
     "## Event types",
@@ -55,6 +65,8 @@ export function policyPage(): string {
   ].join("\n");
 }
 
+/** Made by this version. */
+const NOW = "now";
 const code = (text: string) => `\`${text}\``;
 
 function meaning(): string[] {
@@ -85,21 +97,22 @@ function fieldTable(root: string): string[] {
     const row = fieldRow(path);
     if (row === undefined) return "";
     const values = row.values === undefined ? "" : `; one of ${row.values.map(code).join(", ")}`;
-    return `| ${code(path)} | ${CEL_TYPES[row.kind]} | ${row.doc}${values} |`;
+    return `| ${code(path)} | ${CEL_TYPES[row.kind]} | ${row.doc}${values} | ${fieldArrival(path) ?? NOW} |`;
   });
-  return ["| field | type | what |", "|---|---|---|", ...lines];
+  return ["| field | type | what | arrives |", "|---|---|---|---|", ...lines];
 }
 
 function typeTable(): string[] {
   const postures = PRESET_NAMES.map((preset) => presetLayer(preset).posture);
   const rows = Object.entries(EVENT_TYPES) as [EventType, EventTypeRow][];
   return [
-    `| type | when | carries | must have | ${PRESET_NAMES.join(" | ")} |`,
-    `|---|---|---|---|${"---|".repeat(PRESET_NAMES.length)}`,
-    ...rows.map(([type, { doc, carries, requires }]) =>
+    `| type | when | arrives | carries | must have | ${PRESET_NAMES.join(" | ")} |`,
+    `|---|---|---|---|---|${"---|".repeat(PRESET_NAMES.length)}`,
+    ...rows.map(([type, { doc, carries, requires, arrives = NOW }]) =>
       [
         `| ${code(type)}`,
         doc,
+        arrives,
         carries.map(code).join(", "),
         requires.map(code).join(", "),
         ...postures.map((posture) => posture.get(type) ?? ""),
@@ -128,8 +141,19 @@ function ruleTable(): string[] {
     "`neutralize`) or `postprocess`, which change. `match` is the condition. Optional: `name` (as the table's),",
     "`priority`, `reason`, `enabled`, `detection_level` (`none`, `informational`, `low`, `medium`, `high`, `critical`).",
     "",
+    ...comingChanges(),
     "The lowest priority decides; within one priority the strictest action; among equals the first id.",
   ];
+}
+
+/** What a rule may say and nobody carries out. */
+function comingChanges(): string[] {
+  const arrivals = [...new Set(CHANGES_TO_COME.values())];
+  return arrivals.flatMap((arrival) => {
+    const those = [...CHANGES_TO_COME].filter(([, when]) => when === arrival).map(([action]) => code(action));
+    const verb = those.length === 1 ? "comes" : "come";
+    return [`${those.join(", ")} ${verb} ${arrival}: nobody carries it out yet.`, ""];
+  });
 }
 
 function settingLine(key: (typeof SETTING_KEYS)[number]): string {

@@ -92,7 +92,7 @@ function hiddenFields(event: SecurityEvent, { isHidden }: ReplayOptions): Readon
 }
 
 /** Without one of these the condition is absent or false, whatever was hidden. */
-function hasAllNeeded(rule: Rule, facts: Facts): boolean {
+export function hasAllNeeded(rule: Rule, facts: Facts): boolean {
   return [...rule.guard.needs].every((path) => facts.has(path));
 }
 

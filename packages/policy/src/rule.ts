@@ -1,6 +1,7 @@
 import type { Condition } from "./cel/condition.ts";
 import { type Guard, guardOf } from "./cel/guard.ts";
 import { type Reads, readsOf } from "./cel/reads.ts";
+import { ARRIVES, type Arrival } from "./event/arrivals.ts";
 import type { Position } from "./fault.ts";
 
 /** Who wrote a rule. Each has its table in a file and its range of priorities; lower comes first. */
@@ -11,6 +12,9 @@ export const RULE_SOURCES = {
 } as const;
 export type RuleSource = keyof typeof RULE_SOURCES;
 
+/** An approval for "always" is a rule just before the one that asked: a rule of the user's that asks leaves room. */
+export const ASK_PRIORITY = 20;
+
 /** Stricter to the right. */
 export const DECISIONS = ["allow", "ask", "block"] as const;
 export type DecisionAction = (typeof DECISIONS)[number];
@@ -18,6 +22,13 @@ export type DecisionAction = (typeof DECISIONS)[number];
 /** These do not decide; the decision carries the rules that matched, and the caller runs them. */
 export const CHANGES = ["preprocess", "rewrite", "postprocess"] as const;
 export type RuleAction = DecisionAction | (typeof CHANGES)[number];
+
+/** Changes that nobody carries out yet, with what brings them: a rule of one compiles, matches, and changes nothing. */
+export const CHANGES_TO_COME: ReadonlyMap<RuleAction, Arrival> = new Map([
+  ["preprocess", ARRIVES.network],
+  ["rewrite", ARRIVES.network],
+  ["postprocess", ARRIVES.network],
+]);
 
 /** Other words for `rewrite` that a file may use. */
 export const ACTION_ALIASES: ReadonlyMap<string, RuleAction> = new Map([

@@ -1,6 +1,7 @@
 import { type AST, ParseError, parseTOML } from "toml-eslint-parser";
 import type { Checked, PolicyFault, Position } from "./fault.ts";
 import { POLICY_LIMITS } from "./limits.ts";
+import { tomlAdvice } from "./toml-advice.ts";
 
 export type TomlValue = string | bigint | number | boolean | readonly TomlValue[];
 
@@ -79,7 +80,8 @@ function parsed<T>(
     return { kind: "ok", value: make(parseTOML(text, { tomlVersion: "1.0" }).body[0].body) };
   } catch (error) {
     if (error instanceof ParseError) {
-      return refused("syntax", error.message, { line: error.lineNumber, column: error.column + 1 });
+      const at = { line: error.lineNumber, column: error.column + 1 };
+      return refused("syntax", tomlAdvice(text, error.message, at), at);
     }
     // The parser recurses over nested arrays and spreads long strings into calls.
     if (error instanceof RangeError) {

@@ -19,6 +19,22 @@ export function toByteSource(input: ByteInput): ByteSource {
   throw new CapsemError("invalid_input", "Cannot send data: it is not text, bytes, a Blob or a stream");
 }
 
+/** A stream that must have exactly so many bytes: with others its receiver would wait, or take a part for the whole. */
+export async function* exactly(source: AsyncIterable<Uint8Array>, bytes: number): AsyncGenerator<Uint8Array> {
+  let left = bytes;
+  const wrong = () =>
+    new CapsemError(
+      "invalid_input",
+      `Cannot send data: it has not the ${bytes} bytes that it was said to have`,
+    );
+  for await (const part of source) {
+    left -= part.length;
+    if (left < 0) throw wrong();
+    yield part;
+  }
+  if (left > 0) throw wrong();
+}
+
 /** A stream's bytes; leaving the loop cancels it. Not every browser can iterate a stream by itself. */
 export async function* bytesOfStream(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
   const reader = stream.getReader();

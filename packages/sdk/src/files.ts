@@ -1,5 +1,5 @@
 import type { FileInfo } from "@capsem/api";
-import { type ByteInput, collect, toByteSource } from "./byte-source.ts";
+import { type ByteInput, collect, exactly, toByteSource } from "./byte-source.ts";
 import { CapsemError } from "./error.ts";
 import { withIdleLimit } from "./idle.ts";
 import { READ_FILE_BYTES_MAX, TRANSFER_IDLE_MS } from "./limits.ts";
@@ -68,11 +68,16 @@ export function vmFiles(transport: Transport, id: string): VmFiles {
       const { size, body } = await readStream(path, options);
       return { size, bytes: await collect(body, READ_FILE_BYTES_MAX, "read file") };
     },
-    write: async (path, source, { mode, offset, size, ...options } = {}) =>
-      operation(transport, "fileWrite")(
-        { params, query: { path, mode, offset }, body: toByteSource(source) },
-        { timeoutMs: TRANSFER_IDLE_MS, ...(size === undefined ? {} : { bodyBytes: size }), ...options },
-      ),
+    write: async (path, source, { mode, offset, size, ...options } = {}) => {
+      const given = toByteSource(source);
+      // What is in memory has its size.
+      const isSized = size !== undefined && !(given instanceof Uint8Array) && !(given instanceof Blob);
+      const body = isSized ? exactly(given, size) : given;
+      return await operation(transport, "fileWrite")(
+        { params, query: { path, mode, offset }, body },
+        { timeoutMs: TRANSFER_IDLE_MS, ...(isSized ? { bodyBytes: size } : {}), ...options },
+      );
+    },
     mkdir: async (path, { parents, ...options } = {}) => {
       await operation(transport, "fileMkdir")({ params, body: { path, parents } }, options);
     },

@@ -68,3 +68,5 @@ export const EXPORT_LINE_BYTES_MAX = 64 * 1024 * 1024;
 export const LEDGER_TIMEOUT_MS = 600_000;
 /** A past of a million events is judged again, row by row. */
 export const REPLAY_TIMEOUT_MS = 300_000;
+/** As much of a body is sent without a look at what has arrived: below the MiB that a service takes of one it refused. */
+export const UNHEARD_BYTES_MAX = 256 * 1024;

@@ -1,3 +1,5 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
@@ -59,6 +61,38 @@ test("a mutation whose answer is lost is sent once, and its outcome is unknown",
     outcome: "unknown",
   });
   expect(service.seen).toEqual(["POST /vms/create"]);
+});
+
+/** In a process of its own, which takes bytes while this one sends: refuses at once, reads a MiB more, and closes. */
+const REFUSING = `
+require("node:net").createServer((socket) => {
+  const text = JSON.stringify({ error: { kind: "policy", reason: "no", status: 403, retryable: false } });
+  let bytes = 0;
+  socket.on("error", () => undefined);
+  socket.once("data", () => socket.write("HTTP/1.1 403 no\\r\\nconnection: close\\r\\ncontent-length: " + text.length + "\\r\\n\\r\\n" + text));
+  socket.on("data", (part) => { bytes += part.length; if (bytes > 1048576) socket.destroySoon(); });
+}).listen(process.argv[1], () => console.log("ready"));
+`;
+
+test("an upload that is refused while it is sent has the refusal, however fast its bytes are taken", async () => {
+  const home = mkdtempSync(join(tmpdir(), "sdk-net-"));
+  mkdirSync(join(home, "run"));
+  const child = spawn(process.execPath, ["-e", REFUSING, join(home, "run", "service.sock")]);
+  await once(child.stdout, "data");
+  const client = createNodeClient({ home });
+  open.push(async () => {
+    client.close();
+    child.kill();
+    rmSync(home, { recursive: true, force: true });
+  });
+  async function* parts() {
+    for (let count = 0; count < 64; count += 1) yield new Uint8Array(256 * 1024);
+  }
+  for (let round = 0; round < 20; round += 1)
+    await expect(client.vm("vm_aaaaaaaaaaaaaaaa").trees.write("/x", parts())).rejects.toMatchObject({
+      kind: "policy",
+      message: "no",
+    });
 });
 
 test("a command whose answer is lost says that its end is unknown", async () => {

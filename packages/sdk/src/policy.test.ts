@@ -97,6 +97,23 @@ describe.each(WAYS)("over the %s", (way) => {
     await vm.delete();
   });
 
+  test("a tree that a rule wants file by file is refused so, and one file as every act is", async () => {
+    const match = 'file.import.name == "secret"';
+    await client.rules.put("files", { action: "block", match, reason: "it stays" });
+    const vm = await client.create();
+    const tree = await failure(vm.trees.write("/workspace", new Uint8Array(1024)));
+    expect(tree).toMatchObject({ kind: "policy", needsFiles: true, ruleId: "profiles.rules.files" });
+    expect(tree.toJSON().error).toMatchObject({ needs_files: true });
+    const file = await failure(vm.files.write("secret", "x"));
+    expect([file.kind, file.needsFiles, file.facts]).toEqual([
+      "policy",
+      false,
+      { rule_id: "profiles.rules.files" },
+    ]);
+    await vm.delete();
+    await client.rules.delete("files");
+  });
+
   test("settings are edited all or none, and what was wrong comes with its place", async () => {
     const edits = [{ key: "limits.pool_size", value: 5 }];
     const sizeNow = async () =>
@@ -164,15 +181,47 @@ test("a client says its name and how long it waits, and a name that no header ca
     expect(() => createNodeClient({ home: "/", clientName }), clientName).toThrow(/clientName/);
 });
 
+test("a stream whose size is said comes with it, and less than was said is no file", async () => {
+  const lengths: (string | undefined)[] = [];
+  const other = await startWays({
+    intercept: ({ method, headers }) => {
+      if (method === "PUT") lengths.push(headers["content-length"]);
+      return false;
+    },
+  });
+  async function* parts() {
+    yield "ab";
+    yield "c";
+  }
+  try {
+    for (const way of WAYS) {
+      const vm = await other.client(way).create();
+      expect(await vm.files.write("x", parts(), { size: 3 })).toEqual({ bytes: 3 });
+      await vm.files.write("x", parts());
+      await vm.files.write("x", "abc", { size: 9 });
+      for (const size of [2, 4])
+        expect((await failure(vm.files.write("y", parts(), { size }))).message).toBe(
+          `Cannot send data: it has not the ${size} bytes that it was said to have`,
+        );
+      expect((await vm.files.read("x")).size).toBe(3);
+    }
+    // Fetch counts by itself where it can; what was broken off may never have arrived.
+    expect(lengths.slice(0, 3)).toEqual(["3", undefined, "3"]);
+  } finally {
+    await other.close();
+  }
+});
+
 test("facts of another shape than ours are not there, and never more than there may be", () => {
   const error = errorOfObject({
     kind: "policy",
     reason: "no",
     rule_id: 7,
     ask_id: null,
+    needs_files: "yes",
     faults: ["x", null, { message: 1 }, { message: "m", line: "1", column: 1.5, file: 3 }],
   });
-  expect([error.ruleId, error.askId]).toEqual([undefined, undefined]);
+  expect([error.ruleId, error.askId, error.needsFiles]).toEqual([undefined, undefined, false]);
   expect(error.faults).toEqual([
     { code: "", message: "m", file: null, line: null, column: null, subject: null },
   ]);

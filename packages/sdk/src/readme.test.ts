@@ -7,7 +7,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Rig, startWays } from "./testing/ways.ts";
 
 const readme = readFileSync(join(import.meta.dirname, "../README.md"), "utf8");
-const examples = [...readme.matchAll(/```[jt]s\n([\s\S]*?)```\n```text\n([\s\S]*?)```/g)];
+const page = readFileSync(join(import.meta.dirname, "../../../docs/sdk.md"), "utf8");
+const EXAMPLE = /```[jt]s\n([\s\S]*?)```\n```text\n([\s\S]*?)```/g;
+const examples = [...readme.matchAll(EXAMPLE), ...page.matchAll(EXAMPLE)];
 
 let rig: Rig;
 beforeAll(async () => {
@@ -15,14 +17,14 @@ beforeAll(async () => {
 });
 afterAll(() => rig.close());
 
-test("the README is short, and each of its examples says what it prints", () => {
+test("the README is short, and each example says what it prints", () => {
   expect(readme.split("\n").length).toBeLessThanOrEqual(190);
-  expect(examples.length).toBe(readme.match(/```[jt]s/g)?.length);
+  expect(examples.length).toBe(`${readme}${page}`.match(/```[jt]s/g)?.length);
   expect(examples.length).toBeGreaterThan(3);
 });
 
 test.each(examples.map(([, code = "", text = ""], at) => ({ at, code, text })))(
-  "example $at of the README prints what it says",
+  "example $at of the README and of docs/sdk.md prints what it says",
   async ({ at, code, text }) => {
     const outfile = join(rig.home, `example-${at}.mjs`);
     await build({

@@ -4,7 +4,7 @@ import { CapsemError, type Client } from "@capsem/sdk";
 import { AskDesk } from "../ask-desk.ts";
 import { placeOf, shortId } from "../ask-text.ts";
 import type { Context, Handler } from "../context.ts";
-import { EVENTS_AGAIN_MS } from "../limits.ts";
+import { ASKS_TOLD_MAX, EVENTS_AGAIN_MS } from "../limits.ts";
 import { renderLocal } from "../render.ts";
 import { resolvedText } from "./asks.ts";
 
@@ -45,10 +45,12 @@ async function follow(
   let isAway = false;
   const states = new Map<string, AskInfo["state"]>();
   const tell = async (ask: AskInfo) => {
+    // One that is over is told of again when a retry uses its approval.
     if (states.get(ask.id) === ask.state) return;
     states.set(ask.id, ask.state);
+    const [oldest] = states.keys();
+    if (states.size > ASKS_TOLD_MAX && oldest !== undefined) states.delete(oldest);
     await listener.ask(ask);
-    if (ask.state !== "pending") states.delete(ask.id);
   };
   while (!signal.aborted) {
     try {

@@ -3,7 +3,8 @@ import { findAsk } from "../ask-id.ts";
 import { placeOf, shortId, timeLeft } from "../ask-text.ts";
 import type { Context, Handler } from "../context.ts";
 import { colorOf, paintOf } from "../paint.ts";
-import { type Cell, renderLocal, renderTable } from "../render.ts";
+import type { Powers } from "../powers.ts";
+import { type Cell, renderMoment, renderTable } from "../render.ts";
 
 const SCOPES = ["once", "vm", "always"] as const;
 
@@ -15,23 +16,45 @@ export const list: Handler = async ({ client, output, powers, json }, args) => {
   else if (asks.length === 0) await output.say(all ? "no call was asked about" : "no call waits");
   else {
     const now = powers.now();
-    const head = ["ID", "STATE", "VM", "WHAT", "RULE", "BY"];
-    const rows = asks.map((ask) => rowOf(ask, now));
-    await output.print(renderTable(head, rows, powers.stdout.size()?.cols, paintOf(powers)));
+    const columns = powers.stdout.size()?.cols;
+    const rows = asks.map((ask) => (all ? pastRow(ask, powers) : waitingRow(ask, now)));
+    const head = all ? PAST_HEAD : WAITING_HEAD;
+    await output.print(renderTable(head, rows, columns, paintOf(powers), SHRINKS));
   }
   return 0;
 };
 
-function rowOf(ask: AskInfo, nowMs: number): Cell[] {
-  const state =
-    ask.state === "pending" ? timeLeft(ask, nowMs) : `${ask.state} ${renderLocal(ask.resolved_at)}`;
+const WAITING_HEAD = ["ID", "STATE", "VM", "WHAT", "RULE", "BY"];
+
+function waitingRow(ask: AskInfo, nowMs: number): Cell[] {
+  return [...idAndState(ask, nowMs), placeOf(ask), ask.title, ask.rule_id, ask.client ?? ask.requester];
+}
+
+const PAST_HEAD = ["ID", "STATE", "ENDED", "ANSWERED BY", "SCOPE", "NOTE", "WHAT", "VM", "RULE", "BY"];
+const SHRINKS = ["ANSWERED BY", "NOTE", "WHAT", "VM", "RULE", "BY"];
+
+function pastRow(ask: AskInfo, powers: Powers): Cell[] {
   return [
-    { text: shortId(ask.id), color: "bold" },
-    { text: state, color: colorOf(ask.state) },
-    placeOf(ask),
+    ...idAndState(ask, powers.now()),
+    renderMoment(ask.resolved_at, powers),
+    ask.resolver ?? "-",
+    ask.scope ?? "-",
+    ask.note ?? "-",
     ask.title,
+    placeOf(ask),
     ask.rule_id,
     ask.client ?? ask.requester,
+  ];
+}
+
+/** An approval serves whoever comes again; one that nobody waits for is easily taken for one that somebody does. */
+function idAndState(ask: AskInfo, nowMs: number): Cell[] {
+  const { state, is_held: isHeld, is_used: isUsed } = ask;
+  const waits = `${timeLeft(ask, nowMs)}${isHeld ? "" : ", no caller waits"}`;
+  const text = state === "pending" ? waits : `${state}${isUsed ? ", used" : ""}`;
+  return [
+    { text: shortId(ask.id), color: "bold" },
+    { text, color: colorOf(state) },
   ];
 }
 
@@ -70,7 +93,11 @@ async function resolve(
 }
 
 export function resolvedText(ask: AskInfo): string {
-  const scope = { once: "this once", vm: "in this VM", always: "from now on: a rule of yours allows it" };
+  const scope = {
+    once: "this once",
+    vm: "in this VM",
+    always: "from now on: a rule of yours allows exactly this",
+  };
   const how = ask.scope === null ? "" : `, ${scope[ask.scope]}`;
   const who = ask.resolver === null ? "" : ` (by ${ask.resolver})`;
   const note = ask.note === null ? "" : `: ${ask.note}`;

@@ -1,7 +1,7 @@
 import type { Handler } from "../context.ts";
 import { type Finding, findings } from "../doctor/findings.ts";
 
-const MARKS = { good: "ok  ", warning: "warn", missing: "MISS" } as const;
+const MARKS = { good: "ok  ", warning: "warn", missing: "MISS", skipped: "-   " } as const;
 
 /** Exit code 1 when something that is needed is missing. */
 export const doctor: Handler = async ({ powers, output, json }) => {
@@ -11,7 +11,7 @@ export const doctor: Handler = async ({ powers, output, json }) => {
     found.push(finding);
     if (json) continue;
     await output.line(`${MARKS[finding.state]}  ${finding.name}: ${finding.detail}`);
-    if (finding.state !== "good") await output.line(`      ${finding.remedy}`);
+    if (finding.remedy !== "") await output.line(`      ${finding.remedy}`);
   }
   const good = found.every((finding) => finding.state !== "missing");
   if (json) await output.json({ ok: good, checks: found });

@@ -3,7 +3,8 @@ import type { Handler } from "../context.ts";
 import { findLedger } from "../ledger-name.ts";
 import { ROWS_ASKED_MAX, ROWS_SHOWN } from "../limits.ts";
 import { colorOf, paintOf } from "../paint.ts";
-import { type Cell, renderLocal, renderMs, renderTable } from "../render.ts";
+import type { Powers } from "../powers.ts";
+import { type Cell, renderMoment, renderMs, renderTable } from "../render.ts";
 
 /** As shells show it: the last command at the end. */
 export const history: Handler = async (context, args) => {
@@ -27,18 +28,24 @@ export const history: Handler = async (context, args) => {
   else {
     if (total > entries.length)
       await output.say(`${total - entries.length} more before this: --limit and --search choose`);
+    const rows = entries.map((entry) => rowOf(entry, powers));
     const head = ["TIME", "ENDED", "TOOK", "COMMAND"];
-    await output.print(renderTable(head, entries.map(rowOf), powers.stdout.size()?.cols, paintOf(powers)));
+    await output.print(renderTable(head, rows, powers.stdout.size()?.cols, paintOf(powers)));
   }
   return 0;
 };
 
-function rowOf(entry: HistoryEntry): Cell[] {
+function rowOf(entry: HistoryEntry, powers: Powers): Cell[] {
   const { signal, exit_code: exit } = entry;
   const code = signal === null ? (exit === null ? "" : `exit ${exit}`) : `signal ${signal}`;
   const isDone = entry.outcome === "done" && code !== "";
   const text = isDone ? code : (entry.outcome ?? "open");
   const color = isDone ? (exit === 0 ? "green" : "red") : colorOf(text);
   const user = entry.user === "root" ? "# " : "";
-  return [renderLocal(entry.time), { text, color }, renderMs(entry.duration_ms), `${user}${entry.command}`];
+  return [
+    renderMoment(entry.time, powers),
+    { text, color },
+    renderMs(entry.duration_ms),
+    `${user}${entry.command}`,
+  ];
 }

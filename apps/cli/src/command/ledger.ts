@@ -1,5 +1,4 @@
 import type { LedgerInfo, VerifyResult } from "@capsem/api";
-import type { Client } from "@capsem/sdk";
 import { usageError } from "../cli-error.ts";
 import type { Context, Handler } from "../context.ts";
 import { exportTo } from "../ledger-export.ts";
@@ -36,6 +35,8 @@ function rowOf(each: LedgerInfo): string[] {
 
 interface Verified extends VerifyResult {
   readonly name: string | null;
+  /** It has a VM that needs it to start. */
+  readonly has_vm: boolean;
   /** What it is called now, where it was set aside. */
   readonly archived?: string;
 }
@@ -46,11 +47,15 @@ export const verify: Handler = async (context, args) => {
   const word = args.words[0];
   if ((word === undefined) === !args.flag("all"))
     throw usageError("Cannot use ledger verify: give one VM, or --all");
-  const targets =
-    word === undefined ? await allOf(client) : [{ id: await findLedger(context, word), name: word }];
+  const all = await client.ledgers.list();
+  const targets: Target[] =
+    word === undefined
+      ? all.map(({ vm_id: id, name }) => ({ id, name }))
+      : [{ id: await findLedger(context, word), name: word }];
   const results: Verified[] = [];
   for (const { id, name } of targets) {
-    const result = { ...(await client.ledgers.verify(id)), name };
+    const found = all.find(({ vm_id: each }) => each === id);
+    const result = { ...(await client.ledgers.verify(id)), name, has_vm: found?.has_vm ?? false };
     const verified =
       result.is_whole || !args.flag("archive")
         ? result
@@ -63,8 +68,9 @@ export const verify: Handler = async (context, args) => {
   return broken.length === 0 ? 0 : 1;
 };
 
-async function allOf(client: Client): Promise<{ id: string; name: string | null }[]> {
-  return (await client.ledgers.list()).map(({ vm_id: id, name }) => ({ id, name }));
+interface Target {
+  readonly id: string;
+  readonly name: string | null;
 }
 
 async function tell({ output, powers }: Context, result: Verified): Promise<void> {
@@ -88,8 +94,10 @@ async function tell({ output, powers }: Context, result: Verified): Promise<void
     `${paint("BROKEN", "red")}  ${printable(who)}: row ${fault.row}${place} is ${fault.kind}: ${printable(fault.message)}\n`,
   );
   if (result.archived !== undefined)
-    await output.line(`        set aside as ${result.archived}; its VM starts with a new one`);
-  else if (result.vm_id !== "host")
+    await output.line(
+      `        set aside as ${result.archived}${result.has_vm ? "; its VM starts with a new one" : ""}`,
+    );
+  else if (result.has_vm && result.vm_id !== "host")
     await output.say("its VM does not start; --archive sets the ledger aside, so that it does");
 }
 

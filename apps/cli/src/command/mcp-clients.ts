@@ -4,7 +4,7 @@ import { usageError } from "../cli-error.ts";
 import { jsonFormat } from "./mcp-json.ts";
 import { tomlFormat } from "./mcp-toml.ts";
 
-export const CLIENT_NAMES = ["claude", "codex", "gemini"] as const;
+export const CLIENT_NAMES = ["claude", "codex", "gemini", "cursor", "vscode"] as const;
 export type ClientName = (typeof CLIENT_NAMES)[number];
 export const SCOPES = ["user", "project", "local"] as const;
 export type Scope = (typeof SCOPES)[number];
@@ -33,7 +33,8 @@ type Env = Readonly<Record<string, string | undefined>>;
 
 /**
  * Where each client keeps its servers: Claude Code in ~/.claude.json (its `mcpServers` for all projects, or those of one)
- * and a project's .mcp.json, Codex in config.toml, Gemini CLI in settings.json, which may have comments.
+ * and a project's .mcp.json, Codex in config.toml, Gemini CLI in settings.json, which may have comments, Cursor in
+ * .cursor/mcp.json, VS Code in .vscode/mcp.json and in mcp.json of the user's default profile, both with comments.
  */
 export function clientPlace(env: Env, client: ClientName, scope: Scope): ClientPlace {
   const home = homedir();
@@ -59,7 +60,26 @@ export function clientPlace(env: Env, client: ClientName, scope: Scope): ClientP
       const format = jsonFormat({ extra: {}, allowsComments: true });
       return { path: join(folder, ".gemini", "settings.json"), root, keys: ["mcpServers", "capsem"], format };
     }
+    case "cursor": {
+      const folder = scope === "project" ? resolve(".") : home;
+      const format = jsonFormat({ extra: { type: "stdio" }, allowsComments: false });
+      return { path: join(folder, ".cursor", "mcp.json"), root, keys: ["mcpServers", "capsem"], format };
+    }
+    case "vscode": {
+      const folder = scope === "project" ? resolve(".vscode") : vscodeFolder(env, home);
+      const format = jsonFormat({ extra: { type: "stdio" }, allowsComments: true });
+      return { path: join(folder, "mcp.json"), root, keys: ["servers", "capsem"], format };
+    }
   }
+}
+
+/** Of the default profile; another one has a folder whose name only VS Code knows. */
+function vscodeFolder(env: Env, home: string): string {
+  const settings =
+    process.platform === "darwin"
+      ? join(home, "Library", "Application Support")
+      : (folderOf(env, "XDG_CONFIG_HOME") ?? join(home, ".config"));
+  return join(settings, "Code", "User");
 }
 
 function folderOf(env: Env, name: string): string | null {

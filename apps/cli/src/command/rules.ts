@@ -1,12 +1,16 @@
-import type { LintFindingInfo, RuleFields, RuleInfo, RuleList } from "@capsem/api";
+import type { Changed, LintFindingInfo, RuleInfo, RuleList } from "@capsem/api";
 import type { Args } from "../args.ts";
 import { usageError } from "../cli-error.ts";
 import type { Context, Handler } from "../context.ts";
 import { POLICY_TEXT_BYTES_MAX } from "../limits.ts";
 import { colorOf, paintOf } from "../paint.ts";
 import { type Cell, counted, renderTable } from "../render.ts";
-import { readRule } from "../rule-file.ts";
+import { type NamedRule, readRules } from "../rule-file.ts";
 import { readText } from "../text-input.ts";
+import { wrap } from "../wrap.ts";
+
+/** As the linter advises. */
+const ASK_PRIORITY = 20;
 
 export const list: Handler = async (context, args) => {
   const { client, output, powers, json } = context;
@@ -19,13 +23,14 @@ export const list: Handler = async (context, args) => {
   else {
     const columns = powers.stdout.size()?.cols;
     const shown = args.flag("all") ? found.rules : found.rules.filter(({ source }) => source !== "builtin");
-    await output.line(headOf(found));
+    for (const line of wrap(headOf(found), columns ?? Number.POSITIVE_INFINITY)) await output.line(line);
     const rows = shown.map(rowOf);
     if (rows.length > 0) {
       const head = ["PRIORITY", "ACTION", "RULE", "MATCH", "REASON"];
-      await output.print(`\n${renderTable(head, rows, columns, paintOf(powers))}`);
+      const table = renderTable(head, rows, columns, paintOf(powers), ["MATCH", "REASON", "RULE"]);
+      await output.print(`\n${table}`);
     }
-    await output.print(`\n${postureText(found.posture)}`);
+    await output.print(`\n${postureText(found.posture, columns)}`);
     const hidden = found.rules.length - shown.length;
     if (hidden > 0) await output.line(`before that ${counted(hidden, "built-in rule")}: --all shows more`);
     await tellFindings(context, found.findings);
@@ -51,24 +56,35 @@ function rowOf(rule: RuleInfo): Cell[] {
   ];
 }
 
-function postureText(posture: RuleList["posture"]): string {
+function postureText(posture: RuleList["posture"], columns = Number.POSITIVE_INFINITY): string {
   const of = (action: string) =>
     Object.entries(posture).flatMap(([type, each]) => (each === action ? [type] : []));
   const lines = ["block", "ask", "allow"].flatMap((action) => {
     const types = of(action);
-    return types.length === 0 ? [] : [`  ${action}: ${types.sort().join(", ")}\n`];
+    return types.length === 0 ? [] : wrap(`  ${action}: ${types.sort().join(", ")}`, columns, 4);
   });
-  return `where no rule matches:\n${lines.join("")}`;
+  return ["where no rule matches:", ...lines, ""].join("\n");
 }
 
+/** One after another: what was written before one that is refused holds, and is said. */
 export const put: Handler = async (context, args) => {
-  const { name, fields } = await ruleOf(context, args);
-  const changed = await (await context.client()).rules.put(name, fields);
-  if (context.json) await context.output.json(changed);
-  else {
-    await context.output.line(`${idOf(name)} ${fields.enabled === false ? "is written, and off" : "holds"}`);
-    await tellFindings(context, changed.findings);
+  const rules = await rulesOf(context, args);
+  const client = await context.client();
+  const before = new Set((await client.rules.list()).rules.map(({ id }) => id));
+  const written: { readonly id: string; readonly replaced: boolean }[] = [];
+  let changed: Changed | null = null;
+  for (const { name, fields } of rules) {
+    const id = idOf(name);
+    changed = await client.rules.put(name, fields);
+    written.push({ id, replaced: before.has(id) });
+    if (context.json) continue;
+    const how = before.has(id) ? "is replaced, and" : fields.enabled === false ? "is written, and" : "";
+    await context.output.line(
+      [id, how, fields.enabled === false ? "off" : "holds"].filter(Boolean).join(" "),
+    );
   }
+  if (context.json) await context.output.json({ ...changed, rules: written });
+  else await tellFindings(context, changed?.findings ?? []);
   return 0;
 };
 
@@ -111,20 +127,21 @@ function idOf(name: string): string {
   return name.includes(".") ? name : `profiles.rules.${name}`;
 }
 
-async function ruleOf({ powers }: Context, args: Args): Promise<{ name: string; fields: RuleFields }> {
+async function rulesOf({ powers }: Context, args: Args): Promise<NamedRule[]> {
   const file = args.text("file");
   const name = args.words[0];
   if (file !== undefined) {
     if (["match", "action", "reason", "priority", "detection", "disabled"].some((each) => args.flag(each)))
       throw usageError("Cannot use --file beside what it says itself: give the rule in one way");
-    return readRule(await readText(powers, file, POLICY_TEXT_BYTES_MAX), name);
+    return readRules(await readText(powers, file, POLICY_TEXT_BYTES_MAX), name);
   }
   const [match, action, reason, detection] = ["match", "action", "reason", "detection"].map((each) =>
     args.text(each),
   );
   if (name === undefined || match === undefined || action === undefined)
     throw usageError("Cannot use rules put: a name, --match and --action are needed, or --file");
-  const priority = args.number("priority", 10, 1_000, 1);
+  // Before a rule that asks there must be room for the one that an approval for always writes.
+  const priority = args.number("priority", 10, 1_000, 1) ?? (action === "ask" ? ASK_PRIORITY : undefined);
   const fields = {
     ...{ match, action },
     ...(reason === undefined ? {} : { reason }),
@@ -132,5 +149,5 @@ async function ruleOf({ powers }: Context, args: Args): Promise<{ name: string; 
     ...(priority === undefined ? {} : { priority }),
     ...(args.flag("disabled") ? { enabled: false } : {}),
   };
-  return { name, fields };
+  return [{ name, fields }];
 }

@@ -25,8 +25,10 @@ function policyText({ preset, rules, has_corp: hasCorp, faults }: ServiceStatus[
   return `${preset}, ${counted(rules, "rule")}${corp}${bad}`;
 }
 
-function asksText(pending: number): string {
-  return pending === 0 ? "none waits" : `${counted(pending, "call waits", "calls wait")}: capsem asks list`;
+function asksText({ pending, watchers }: ServiceStatus["asks"]): string {
+  const watched = watchers === 0 ? "nobody watches" : counted(watchers, "watcher");
+  const waits = pending === 0 ? "none waits" : counted(pending, "call waits", "calls wait");
+  return `${waits}, ${watched}${pending === 0 ? "" : ": capsem asks list"}`;
 }
 
 export function renderStatus(found: ServiceStatus, gateway?: string): string {
@@ -44,7 +46,7 @@ export function renderStatus(found: ServiceStatus, gateway?: string): string {
       "ledger",
       found.ledger.reason === null ? found.ledger.state : `${found.ledger.state} (${found.ledger.reason})`,
     ],
-    ["asks", asksText(found.asks.pending)],
+    ["asks", asksText(found.asks)],
     ["vms", `${vms.running} running, ${vms.total} in all`],
     ["pool", `${pool.warm} warm, ${pool.preparing} preparing, target ${pool.target}`],
     [

@@ -6,8 +6,10 @@ import type { Context, Handler } from "../context.ts";
 import { findLedger } from "../ledger-name.ts";
 import { ROWS_ASKED_MAX, ROWS_SHOWN } from "../limits.ts";
 import { colorOf, paintOf } from "../paint.ts";
-import { type Cell, renderLocal, renderMs, renderTable } from "../render.ts";
+import type { Powers } from "../powers.ts";
+import { type Cell, renderMoment, renderMs, renderTable } from "../render.ts";
 import { sinceOf } from "../since.ts";
+import { isAct, timelineText } from "../timeline-text.ts";
 
 /** The newest entries, the last one at the end. */
 export const timeline: Handler = async (context, args) => {
@@ -40,33 +42,22 @@ async function show({ output, powers }: Context, entries: readonly TimelineEntry
     return;
   }
   if (isMore) await output.say("there is more before this: --limit and --since choose");
-  const head = ["TIME", "LAYER", "OUTCOME", "TOOK", "WHAT"];
-  await output.print(renderTable(head, entries.map(rowOf), powers.stdout.size()?.cols, paintOf(powers)));
+  const rows = entries.map((entry) => rowOf(entry, powers));
+  const head = ["TIME", "LAYER", "OUTCOME", "TOOK", "BY", "WHAT"];
+  await output.print(renderTable(head, rows, powers.stdout.size()?.cols, paintOf(powers), ["WHAT"]));
 }
 
-function rowOf(entry: TimelineEntry): Cell[] {
+function rowOf(entry: TimelineEntry, powers: Powers): Cell[] {
   // A rule that matched, and an ask, are no acts: their titles say all.
-  const isAct = entry.layer !== "rule" && entry.layer !== "ask";
-  const outcome = isAct ? (entry.outcome ?? "open") : "-";
-  const isPlain = !isAct || entry.decision === "allow" || entry.rule_id === null;
-  const rule = isPlain ? "" : `  [${entry.decision} by ${entry.rule_id}]`;
+  const outcome = isAct(entry) ? (entry.outcome ?? "open") : "-";
   return [
-    renderLocal(entry.time),
+    renderMoment(entry.time, powers),
     entry.layer,
     { text: outcome, color: colorOf(outcome) },
     renderMs(entry.duration_ms),
-    `${entry.title}${detailText(entry)}${rule}`,
+    entry.requester,
+    timelineText(entry),
   ];
-}
-
-/** What a person looks for: how it ended, how much it was. */
-function detailText({ details }: TimelineEntry): string {
-  const { exit_code: exit, bytes } = details;
-  const parts = [
-    typeof exit === "number" && exit !== 0 ? `exit ${exit}` : "",
-    typeof bytes === "number" ? `${bytes} bytes` : "",
-  ].filter((part) => part !== "");
-  return parts.length === 0 ? "" : `  (${parts.join(", ")})`;
 }
 
 function layersOf(args: Args): string | undefined {

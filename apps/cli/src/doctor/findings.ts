@@ -9,8 +9,8 @@ import { vmRecords } from "./vm-records.ts";
 
 export interface Finding {
   readonly name: string;
-  /** missing: Capsem cannot work. warning: it works, worse. */
-  readonly state: "good" | "warning" | "missing";
+  /** missing: Capsem cannot work. warning: it works, worse. skipped: nothing was looked at. */
+  readonly state: "good" | "warning" | "missing" | "skipped";
   readonly detail: string;
   /** What to do; empty when nothing is. */
   readonly remedy: string;

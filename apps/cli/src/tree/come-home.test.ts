@@ -17,6 +17,7 @@ import { expect, test } from "vitest";
 import type { Baseline } from "./baseline.ts";
 import { comeHome, type HomeReport } from "./come-home.ts";
 import { packTree } from "./pack.ts";
+import { readTar } from "./tar-reader.ts";
 import { gather, inFolder, once } from "./tree-testing.ts";
 
 interface Trip {
@@ -39,7 +40,7 @@ function onTrip(fill: (home: string) => void, work: (trip: Trip) => Promise<void
     execFileSync("tar", ["-C", guest, "-xpf", "-"], { input: await gather(tar) });
     expect(warnings).toEqual([]);
     const back = (deletes = false) =>
-      comeHome(once(packGuest(guest)), home, baseline, {
+      comeHome(readTar(once(packGuest(guest))), home, baseline, {
         deletes,
       });
     await work({ home, guest, baseline, back });
@@ -204,7 +205,9 @@ test("a tree that breaks off deletes nothing", () =>
   onTrip(fill, async ({ home, guest, baseline }) => {
     rmSync(`${guest}/a`);
     const tar = packGuest(guest).subarray(0, 1024);
-    await expect(comeHome(once(tar), home, baseline, { deletes: true })).rejects.toThrow(/end mark|cut off/);
+    await expect(comeHome(readTar(once(tar)), home, baseline, { deletes: true })).rejects.toThrow(
+      /end mark|cut off/,
+    );
     expect(existsSync(`${home}/a`)).toBe(true);
   }));
 

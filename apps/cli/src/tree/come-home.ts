@@ -2,7 +2,8 @@ import type { Baseline } from "./baseline.ts";
 import { Folder } from "./folder.ts";
 import { FolderPath } from "./folder-path.ts";
 import { isUnchanged, mergeJudge } from "./merge-judge.ts";
-import { atHome, type UnpackOptions, type UnpackReport, unpackTree } from "./unpack.ts";
+import type { TreeEntry } from "./tree-entry.ts";
+import { atHome, placeEntries, type UnpackOptions, type UnpackReport } from "./unpack.ts";
 
 export interface HomeReport extends UnpackReport {
   /** Removed here because the guest removed them; empty unless asked. */
@@ -13,7 +14,7 @@ export interface HomeReport extends UnpackReport {
 
 /** The guest's tree against what was copied in: its changes are made in `folder`, deletions only when asked. */
 export async function comeHome(
-  tar: AsyncIterable<Uint8Array>,
+  entries: AsyncIterable<TreeEntry>,
   folder: string,
   baseline: Baseline,
   options: { readonly deletes: boolean; readonly progress?: UnpackOptions["progress"] },
@@ -21,12 +22,30 @@ export async function comeHome(
   const { progress } = options;
   const judge = mergeJudge(baseline);
   // A tree that breaks off throws here, so that what it had no time to say is never a deletion.
-  const report = await unpackTree(tar, folder, { judge, ...(progress === undefined ? {} : { progress }) });
-  const missing = [...baseline.keys()].filter((path) => !report.seen.has(path));
+  const report = await placeEntries(entries, folder, {
+    judge,
+    ...(progress === undefined ? {} : { progress }),
+  });
+  const refused = new Set(report.refused.map(({ path }) => path));
+  const missing = [...baseline.keys()].filter((path) => !report.seen.has(path) && !isBelow(path, refused));
   const deleted = options.deletes ? removeUnchanged(folder, missing, baseline) : [];
   const gone = new Set(deleted);
-  const { changed, conflicts, refused, seen } = report;
-  return { changed, conflicts, refused, seen, deleted, kept: missing.filter((path) => !gone.has(path)) };
+  const { changed, conflicts, seen } = report;
+  return {
+    changed,
+    conflicts,
+    refused: report.refused,
+    seen,
+    deleted,
+    kept: missing.filter((path) => !gone.has(path)),
+  };
+}
+
+/** What is in a folder that was not given says nothing of itself: it may be there. */
+function isBelow(path: string, folders: ReadonlySet<string>): boolean {
+  for (let at = path.lastIndexOf("/"); at > 0; at = path.lastIndexOf("/", at - 1))
+    if (folders.has(path.slice(0, at))) return true;
+  return false;
 }
 
 function removeUnchanged(folder: string, paths: readonly string[], baseline: Baseline): string[] {

@@ -1,19 +1,9 @@
 import { createHash } from "node:crypto";
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  lstatSync,
-  openSync,
-  readdirSync,
-  readlinkSync,
-  readSync,
-} from "node:fs";
-import { join } from "node:path";
+import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
 import { Failure, messageOf } from "@capsem/base";
 import type { BaseEntry, Baseline } from "./baseline.ts";
-import { PACK_BYTES_MAX, PACK_PART_BYTES, TREE_LIMITS } from "./limits.ts";
-import { isExactText } from "./safe-path.ts";
+import { PACK_PART_BYTES } from "./limits.ts";
+import { type LocalEntry, WalkCount, type WalkOptions, walkFolder } from "./local-walk.ts";
 import { encodeHead, endMark, paddingOf } from "./tar-writer.ts";
 
 export interface Packed {
@@ -22,16 +12,12 @@ export interface Packed {
   readonly baseline: Baseline;
 }
 
-export interface PackOptions {
-  /** For what cannot be copied: sockets, pipes, devices, unreadable files. */
-  readonly warn: (text: string) => void;
-  readonly progress?: (entries: number, bytes: number) => void;
-}
+export type PackOptions = Pick<WalkOptions, "warn" | "progress">;
 
 /** A folder as a tar stream: links stay links, and nothing outside the folder is read through one. */
 export function packTree(folder: string, options: PackOptions): Packed {
   const baseline = new Map<string, BaseEntry>();
-  return { tar: gather(walk(folder, "", baseline, options, { entries: 0, bytes: 0 })), baseline };
+  return { tar: gather(blocksOf(folder, baseline, options)), baseline };
 }
 
 /** Small blocks become parts worth sending. */
@@ -49,68 +35,46 @@ async function* gather(blocks: Iterable<Uint8Array>): AsyncGenerator<Uint8Array>
   yield Buffer.concat([...parts, endMark()]);
 }
 
-interface Counts {
-  entries: number;
-  bytes: number;
-}
-
-function* walk(
+function* blocksOf(
   folder: string,
-  prefix: string,
   baseline: Map<string, BaseEntry>,
   options: PackOptions,
-  counts: Counts,
 ): Generator<Uint8Array> {
-  for (const name of readdirSync(folder).sort()) {
-    const path = prefix === "" ? name : `${prefix}/${name}`;
-    const local = join(folder, name);
-    if (!isExactText(name)) {
-      options.warn(`skipped ${JSON.stringify(path)}: its name is not UTF-8`);
-      continue;
-    }
-    count(counts, 0);
-    options.progress?.(counts.entries, counts.bytes);
-    try {
-      const stat = lstatSync(local);
-      const mode = stat.mode & 0o777;
-      const { mtimeMs } = stat;
-      if (stat.isDirectory()) {
-        yield encodeHead({ kind: "directory", path, mode, size: 0, mtimeMs });
-        baseline.set(path, { kind: "directory", mode });
-        yield* walk(local, path, baseline, options, counts);
-      } else if (stat.isSymbolicLink()) {
-        const target = readlinkSync(local);
-        yield encodeHead({ kind: "symlink", path, mode: 0o777, size: 0, mtimeMs, target });
-        baseline.set(path, { kind: "symlink", target });
-      } else if (stat.isFile()) yield* packFile(local, path, baseline, options, counts);
-      else options.warn(`skipped ${JSON.stringify(path)}: it is not a file, folder or link`);
-    } catch (thrown) {
-      if (thrown instanceof Failure) throw thrown;
-      options.warn(`skipped ${JSON.stringify(path)}: ${messageOf(thrown)}`);
+  const count = new WalkCount();
+  for (const entry of walkFolder(folder, options, count)) {
+    const { kind, path, mode, mtimeMs } = entry;
+    switch (kind) {
+      case "directory":
+        yield encodeHead({ kind, path, mode, size: 0, mtimeMs });
+        baseline.set(path, { kind, mode });
+        break;
+      case "symlink":
+        yield encodeHead({ kind, path, mode: 0o777, size: 0, mtimeMs, target: entry.target });
+        baseline.set(path, { kind, target: entry.target });
+        break;
+      case "file":
+        yield* packFile(entry, baseline, options, count);
     }
   }
 }
 
 function* packFile(
-  local: string,
-  path: string,
+  { local, path }: LocalEntry,
   baseline: Map<string, BaseEntry>,
   { warn }: PackOptions,
-  counts: Counts,
+  count: WalkCount,
 ): Generator<Uint8Array> {
-  const descriptor = openSync(local, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  const file = openLocal(local, path, warn);
+  if (file === null) return;
   try {
-    const stat = fstatSync(descriptor);
-    const { size, mtimeMs } = stat;
-    const mode = stat.mode & 0o777;
-    counts.entries -= 1;
-    count(counts, size);
+    const { size, mtimeMs, mode } = file;
+    count.add(0, size);
     const hash = createHash("sha256");
     yield encodeHead({ kind: "file", path, mode, size, mtimeMs });
     let left = size;
     while (left > 0) {
       const part = Buffer.allocUnsafe(Math.min(left, PACK_PART_BYTES));
-      const read = readPart(descriptor, part, path);
+      const read = readPart(file.descriptor, part, path);
       // The header's size is promised already: a file that shrank meanwhile is filled up with zeros.
       if (read === 0) {
         warn(`${JSON.stringify(path)} became shorter while it was copied`);
@@ -124,25 +88,35 @@ function* packFile(
     yield paddingOf(size);
     baseline.set(path, { kind: "file", mode, size, mtimeMs, sha256: hash.digest("hex") });
   } finally {
-    closeSync(descriptor);
+    closeSync(file.descriptor);
   }
 }
 
-/** After the header was sent nothing can be skipped any more. */
-function readPart(descriptor: number, part: Uint8Array, path: string): number {
+export interface LocalFile {
+  /** The caller closes it. */
+  readonly descriptor: number;
+  readonly mode: number;
+  readonly size: number;
+  readonly mtimeMs: number;
+}
+
+/** Null, and a warning, where it cannot be opened; never through a link. */
+export function openLocal(local: string, path: string, warn: PackOptions["warn"]): LocalFile | null {
+  try {
+    const descriptor = openSync(local, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    const { mode, size, mtimeMs } = fstatSync(descriptor);
+    return { descriptor, mode: mode & 0o777, size, mtimeMs };
+  } catch (thrown) {
+    warn(`skipped ${JSON.stringify(path)}: ${messageOf(thrown)}`);
+    return null;
+  }
+}
+
+/** After its beginning was sent nothing can be skipped any more. */
+export function readPart(descriptor: number, part: Uint8Array, path: string): number {
   try {
     return readSync(descriptor, part, 0, part.length, null);
   } catch (cause) {
     throw new Failure("file_failed", `Cannot read ${JSON.stringify(path)}: ${messageOf(cause)}`, { cause });
   }
-}
-
-function count(counts: Counts, bytes: number): void {
-  counts.entries += 1;
-  counts.bytes += bytes;
-  if (counts.entries > TREE_LIMITS.entriesMax || counts.bytes > PACK_BYTES_MAX)
-    throw new Failure(
-      "too_large",
-      `Cannot copy folder: it is over ${TREE_LIMITS.entriesMax} entries or ${PACK_BYTES_MAX} bytes`,
-    );
 }

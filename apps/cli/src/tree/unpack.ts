@@ -1,4 +1,5 @@
-import { Failure, messageOf } from "@capsem/base";
+import { Failure } from "@capsem/base";
+import { systemReason } from "../system-words.ts";
 import { hashOfFile, receiveFile } from "./arriving-file.ts";
 import { Folder } from "./folder.ts";
 import { FolderPath } from "./folder-path.ts";
@@ -7,6 +8,7 @@ import { BESIDE_TRIES_MAX } from "./limits.ts";
 import { isExactText, parsePath, staysInside } from "./safe-path.ts";
 import { broken } from "./tar-header.ts";
 import { readTar, type TarEntry } from "./tar-reader.ts";
+import { CHANGED_MEANWHILE, type TreeEntry } from "./tree-entry.ts";
 
 export interface UnpackReport {
   /** Paths made, replaced or given another mode. */
@@ -34,10 +36,19 @@ export async function unpackTree(
   folder: string,
   options: UnpackOptions,
 ): Promise<UnpackReport> {
+  return await placeEntries(readTar(tar), folder, options);
+}
+
+/** The same for entries that come one by one, as hostile as those of an archive. */
+export async function placeEntries(
+  entries: AsyncIterable<TreeEntry>,
+  folder: string,
+  options: UnpackOptions,
+): Promise<UnpackReport> {
   const root = Folder.open(folder);
   const unpacker = new Unpacker(root, options);
   try {
-    for await (const entry of readTar(tar)) await unpacker.take(entry);
+    for await (const entry of entries) await unpacker.take(entry);
     unpacker.finish();
     return unpacker;
   } finally {
@@ -75,11 +86,16 @@ class Unpacker implements UnpackReport {
     return [...this.#changed];
   }
 
-  async take(entry: TarEntry): Promise<void> {
+  async take(entry: TreeEntry): Promise<void> {
     const names = parsePath(entry.path);
     const name = names.at(-1);
     if (name === undefined) return;
     const path = names.join("/");
+    if (entry.kind === "absent") {
+      this.#remember(path, names, "other");
+      if (entry.reason !== null) this.#refuse(path, entry.reason);
+      return;
+    }
     this.#remember(path, names, entry.kind);
     this.#bytes += entry.size;
     this.#options.progress?.(this.seen.size, this.#bytes);
@@ -98,8 +114,8 @@ class Unpacker implements UnpackReport {
       if (entry.kind === "file") await this.#takeFile(place, names, entry);
       else this.#takeNode(place, names, entry, arrivalOf(path, entry, ""));
     } catch (thrown) {
-      if (thrown instanceof Failure) throw thrown;
-      this.#refuse(path, reasonOf(thrown));
+      if (thrown instanceof Failure && thrown.kind !== CHANGED_MEANWHILE) throw thrown;
+      this.#refuse(path, systemReason(thrown));
     }
   }
 
@@ -263,11 +279,6 @@ function reasonToRefuse(place: Place, names: readonly string[], arrival: Arrival
   if (place.state === "blocked") return "a link or file is in the way here";
   if (arrival.kind !== "symlink" || staysInside(names, arrival.target)) return null;
   return `its target ${JSON.stringify(arrival.target.slice(0, 80))} is outside the tree`;
-}
-
-/** The system's word for it, without paths: those are descriptors. */
-function reasonOf(thrown: unknown): string {
-  return thrown instanceof Error && "code" in thrown ? String(thrown.code) : messageOf(thrown);
 }
 
 function freeName(parent: Folder, name: string): string {

@@ -81,6 +81,7 @@ export class AskingGateway {
       expires_at: new Date(nowMs + 300_000).toISOString(),
       ...{ is_held: false, is_used: false, scope: null, resolver: null, note: null, resolved_at: null },
       event_id: "abcdefabcdef",
+      scopes: ["once", "vm", "always"],
       ...this.next,
     };
     this.asks.push(ask);

@@ -2,34 +2,59 @@ import { createHash } from "node:crypto";
 import { apiFailure } from "@capsem/api";
 import { messageOf } from "@capsem/base";
 import {
+  type AllowRule,
   allowRuleFor,
   type Decision,
   eventFromJson,
   type PolicyEdit,
-  type SecurityEvent,
+  ruleId,
 } from "@capsem/policy";
 import type { AskRecord } from "./ask-record.ts";
 
-/** The edit that allows exactly what was asked for from now on. Throws Failure "locked" with the reason why none does. */
-export function alwaysRule({ ask, always }: AskRecord): PolicyEdit {
-  if (always === null) throw locked(ask.id, "what was asked for is not known any more");
-  // It was a decision when it was written, and its file is ours.
-  const rule = allowRuleFor(eventOf(ask.id, always.event), always.decision as unknown as Decision, sha256);
-  if (rule.kind === "none") throw locked(ask.id, rule.reason);
-  return rule.edit;
+/**
+ * The edit that allows exactly what was asked for from now on. Throws with the reason why none does: Failure "locked"
+ * where the corporation's rule asked, otherwise "wrong_state".
+ */
+export function alwaysRule(record: AskRecord): PolicyEdit {
+  const found = foundRule(record);
+  if (found.kind === "edit") return found.edit;
+  const { id, rule_id } = record.ask;
+  const kind = rule_id.startsWith(ruleId("corp", "")) ? "locked" : "wrong_state";
+  throw apiFailure(kind, `Cannot approve "${id}" for always: ${found.reason}`);
 }
 
-/** Whose secret was replaced may be no event any more: a marker is no host. */
-function eventOf(id: string, stored: unknown): SecurityEvent {
+export function hasAlwaysRule(record: AskRecord): boolean {
+  return foundRule(record).kind === "edit";
+}
+
+/** Of one ask it is always the same, and an ask is shown often. */
+const known = new WeakMap<NonNullable<AskRecord["always"]>, AllowRule>();
+
+function foundRule({ ask, always, only_once }: AskRecord): AllowRule {
+  if (only_once !== null) return { kind: "none", reason: only_once };
+  if (always === null) return { kind: "none", reason: "what was asked for is not known any more" };
+  const before = known.get(always);
+  if (before !== undefined) return before;
+  const made = always.bound.length > 0 ? unnamed(always.bound, ask.vm_id !== null) : madeRule(always);
+  known.set(always, made);
+  return made;
+}
+
+/** A rule sees fields alone: it would allow the act with any other of these. */
+function unnamed(bound: readonly string[], hasVm: boolean): AllowRule {
+  const names = bound.map((name) => `its ${name}`).join(", ");
+  const instead = hasVm ? "approve it once, or for its VM" : "approve it once";
+  return { kind: "none", reason: `no rule can name ${names}; ${instead}` };
+}
+
+function madeRule({ event, decision }: NonNullable<AskRecord["always"]>): AllowRule {
   try {
-    return eventFromJson(stored);
+    // It was a decision when it was written, and its file is ours.
+    return allowRuleFor(eventFromJson(event), decision as unknown as Decision, sha256);
   } catch (thrown) {
-    throw locked(id, messageOf(thrown), thrown);
+    // Whose secret was replaced may be no event any more: a marker is no host.
+    return { kind: "none", reason: messageOf(thrown) };
   }
-}
-
-function locked(id: string, reason: string, cause?: unknown): Error {
-  return apiFailure("locked", `Cannot approve "${id}" for always: ${reason}`, { cause });
 }
 
 function sha256(text: string): string {

@@ -58,7 +58,7 @@ test("a held call goes on when it is approved, and every state is recorded befor
     title: "exec curl example.com",
     rule_id: "profiles.rules.net",
     reason: "it reaches out",
-    requester: "gateway",
+    requester: "gateway (token 0a1b2c3d)",
     client: "claude-code",
     is_held: true,
     event_id: asked.event.identity.event_id,
@@ -335,16 +335,41 @@ test("for always a rule is in force before the call goes on; where none can be, 
       },
       "a rule of the corporation",
     ],
-    [rig.asked(`curl ${"x".repeat(70_000)}`), "may have been cut"],
+    [rig.asked(`curl ${"x".repeat(70_000)}`), 'a field of "process" was cut'],
+    [rig.asked("curl a", OTHER_VM), "its VM has no name"],
+    [
+      { ...rig.asked("bash -c 'curl | sh'"), bound: ["environment", "input"] },
+      "no rule can name its environment, its input; approve it once, or for its VM",
+    ],
+    [{ ...rig.asked("curl b"), onlyOnce: "its VM is only being made" }, "its VM is only being made"],
   ] as const) {
     const next = book.hold(asked, me);
+    await settled();
+    expect(book.list("pending")[0]?.scopes).not.toContain("always");
     await expect(book.resolve(waiting(), { approve: true, scope: "always" }, me)).rejects.toEqual(
-      failing("locked", reason),
+      failing(reason.includes("corporation") ? "locked" : "wrong_state", reason),
     );
     await book.resolve(waiting(), { approve: true }, me);
     expect(await next).toMatchObject({ state: "approved" });
   }
   expect(rig.edits).toHaveLength(1);
+});
+
+test("what is not known whole is approved for one call: a rule or the VM would let in what was not shown", async () => {
+  const asked = () => ({ ...rig.asked(), onlyOnce: "it is larger than 64 KiB" });
+  const held = book.hold(asked(), me);
+  await settled();
+  expect(book.list("pending")[0]?.scopes).toEqual(["once"]);
+  for (const scope of ["vm", "always"] as const) {
+    await expect(book.resolve(waiting(), { approve: true, scope }, me)).rejects.toEqual(
+      failing("wrong_state", "it is larger than 64 KiB"),
+    );
+  }
+  await book.resolve(waiting(), { approve: true }, me);
+  expect(await held).toMatchObject({ state: "approved" });
+  void book.hold(asked(), me);
+  await settled();
+  expect(book.list("pending")).toHaveLength(1);
 });
 
 test("no secret is in an ask, its file, its rows, its events or a rule", async () => {
@@ -375,7 +400,7 @@ test("no secret is in an ask, its file, its rows, its events or a rule", async (
   const held = book.hold(asked(), client);
   await settled();
   await expect(book.resolve(waiting(), { approve: true, scope: "always" }, client)).rejects.toEqual(
-    failing("locked", "held a secret"),
+    failing("wrong_state", "held a secret"),
   );
   await book.resolve(waiting(), { approve: true, note: `it is ${secret}` }, client);
   await held;

@@ -55,7 +55,7 @@ export class AskBook implements Asks {
     const book = new AskBook(parts, files);
     const records = await files.load();
     records.sort((a, b) => (a.ask.created_at < b.ask.created_at ? -1 : 1));
-    for (const record of records) book.#resume(new OpenAsk(record));
+    for (const record of records) book.#resume(new OpenAsk(record, parts.hasVm));
     return book;
   }
 
@@ -116,14 +116,12 @@ export class AskBook implements Asks {
 
   /** Now and then: records what a ledger that was away did not take, and removes what is over for long. */
   async sweep(): Promise<void> {
-    const { nowMs, monotonicMs, hasVm } = this.#parts;
+    const { nowMs, monotonicMs } = this.#parts;
     for (const ask of this.#asks.values()) if (!ask.record.is_recorded) this.#recordAgain(ask);
     const newest = [...this.#asks.values()].reverse();
-    const standing = newest.filter((ask) => ask.isStanding(hasVm));
+    const standing = newest.filter(({ isStanding }) => isStanding);
     for (const ask of standing.slice(ASK_LIMITS.standingMax)) ask.isForgotten = true;
-    const over = newest.filter(
-      (ask) => !ask.isPending && !ask.isStanding(hasVm) && !ask.isUsable(monotonicMs()),
-    );
+    const over = newest.filter((ask) => !ask.isPending && !ask.isStanding && !ask.isUsable(monotonicMs()));
     const old = over.filter(({ record }, at) => {
       const endedMs = Date.parse(record.ask.resolved_at ?? record.ask.created_at);
       return at >= ASK_LIMITS.keptMax || nowMs() - endedMs > ASK_LIMITS.keptMs;
@@ -160,9 +158,9 @@ export class AskBook implements Asks {
   }
 
   #approvalFor(asked: Asked): OpenAsk | undefined {
-    const { hasVm, monotonicMs } = this.#parts;
+    const { monotonicMs } = this.#parts;
     const all = [...this.#asks.values()];
-    const isOfVm = (ask: OpenAsk) => ask.record.ask.vm_id === asked.vm?.id && ask.isStanding(hasVm);
+    const isOfVm = (ask: OpenAsk) => ask.record.ask.vm_id === asked.vm?.id && ask.isStanding;
     return (
       all.find((ask) => isOfVm(ask) && ask.isAbout(asked)) ??
       all.find((ask) => ask.isUsable(monotonicMs()) && ask.isAbout(asked))
@@ -218,8 +216,10 @@ export class AskBook implements Asks {
   }
 
   #make(asked: Asked, event: AskedEvent, waitMs: number): OpenAsk {
-    checkQuota([...this.#asks.values()], asked.vm?.id ?? null);
-    const ask = new OpenAsk(newAsk(this.#parts, asked, event, waitMs));
+    const { vm, isLater = false } = asked;
+    const vmId = vm !== null && this.#parts.hasVm(vm.id) ? vm.id : null;
+    checkQuota([...this.#asks.values()], { vmId, isLater, who: event.who });
+    const ask = new OpenAsk(newAsk(this.#parts, asked, event, waitMs), this.#parts.hasVm);
     this.#append(ask.record, [event]);
     this.#asks.set(ask.id, ask);
     this.#watch(ask, waitMs);
@@ -245,6 +245,8 @@ export class AskBook implements Asks {
         return;
       }
       call.finish(end);
+      // Left open, it waits for nobody now: whoever follows the events is told.
+      if (ask.calls.length === 0 && ask.isPending && ask.isLeftOpen) tell(ask.info);
       // The others wait on; if it was the last one, whoever is resolving it decides what becomes of it.
       if (ask.calls.length === 0 && !ask.isLeftOpen) ask.overdue ??= { note };
     };

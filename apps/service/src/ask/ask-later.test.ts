@@ -193,16 +193,18 @@ test("its VM's end is its end", async () => {
 });
 
 test("it counts among those that wait, so that a model in a loop asks no person without end", async () => {
-  const { waitingMax, waitingOfVmMax } = ASK_LIMITS;
+  const { waitingLaterMax, waitingOfVmMax } = ASK_LIMITS;
   for (let at = 0; at < waitingOfVmMax; at += 1) await leftOpen(rig.asked(`curl ${at}`));
   await expect(later(rig.asked("curl more"))).rejects.toEqual(failing("quota", `limit ${waitingOfVmMax}`));
   // What is there already may be asked for again and again.
   for (let times = 0; times < 40; times += 1) await leftOpen(rig.asked("curl 0"));
-  for (let at = waitingOfVmMax; at < waitingMax; at += 1) {
+  for (let at = waitingOfVmMax; at < waitingLaterMax; at += 1) {
     const id = `vm_${"abcdefghijklmnop".repeat(2).slice(at % 16, (at % 16) + 16)}`;
     await leftOpen(rig.asked(`curl ${at}`, { ...VM, id }));
   }
-  await expect(later(rig.asked("curl more", null))).rejects.toEqual(failing("quota", `limit ${waitingMax}`));
+  await expect(later(rig.asked("curl more", null))).rejects.toEqual(
+    failing("quota", `limit ${waitingLaterMax}`),
+  );
   await rig.pass(300_000);
   await leftOpen(rig.asked("curl more"));
 });

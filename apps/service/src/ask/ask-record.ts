@@ -1,5 +1,6 @@
-import { type AskInfo, askInfo } from "@capsem/api";
+import { type AskInfo, askInfo, shownRequester } from "@capsem/api";
 import * as z from "zod";
+import { hasAlwaysRule } from "./always-rule.ts";
 
 const matchedRule = z.strictObject({
   rule_id: z.string(),
@@ -17,20 +18,36 @@ const always = z.strictObject({
     rule_id: z.string(),
     explanation: z.looseObject({ matched: z.array(matchedRule) }),
   }),
+  /** Names of arguments that an approval covers and that no rule can name. */
+  bound: z.array(z.string()),
 });
 
 /** One ask as its file has it. */
 export const askRecord = z.strictObject({
   version: z.literal(1),
-  ask: askInfo.omit({ is_held: true }),
+  ask: askInfo.omit({ is_held: true, scopes: true }),
   turn_id: z.string().nullable(),
   token_id: z.string().nullable(),
   always: always.nullable(),
+  /** Why an approval can serve one call alone; null: it can serve the same act again. */
+  only_once: z.string().nullable(),
   /** Its last state is in the ledger, or will be when the ledger takes rows again. */
   is_recorded: z.boolean(),
 });
 export type AskRecord = z.infer<typeof askRecord>;
 
-export function infoOf({ ask }: AskRecord, isHeld: boolean): AskInfo {
-  return { ...ask, is_held: isHeld };
+/** As it is shown. `hasVm`: an approval for the VM can be used there again. */
+export function infoOf(record: AskRecord, { isHeld, hasVm }: { isHeld: boolean; hasVm: boolean }): AskInfo {
+  const { ask, token_id } = record;
+  const requester = shownRequester(ask.requester, token_id);
+  return { ...ask, requester, is_held: isHeld, scopes: scopesOf(record, hasVm) };
+}
+
+function scopesOf(record: AskRecord, hasVm: boolean): AskInfo["scopes"] {
+  if (record.ask.state !== "pending") return [];
+  return [
+    "once",
+    ...(hasVm && record.only_once === null ? (["vm"] as const) : []),
+    ...(hasAlwaysRule(record) ? (["always"] as const) : []),
+  ];
 }

@@ -2,6 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import type { VmFacts } from "../boundary/parts.ts";
 import { actContextOf } from "../testing/act-context.ts";
 import { AskRig, OTHER_VM, settled, VM } from "../testing/ask-rig.ts";
 import type { AskBook } from "./ask-book.ts";
@@ -27,6 +28,10 @@ const agent = actContextOf({
   client: "claude-code",
   tokenId: "0a1b2c3d",
 });
+const idOf = (prefix: string, at: number) =>
+  `vm_${prefix.repeat(14)}${"abcdefgh"[at >> 3]}${"abcdefgh"[at & 7]}`;
+const newVmId = (at: number) => idOf("n", at);
+const livingVmId = (at: number) => idOf("l", at);
 const failing = (kind: string, words = "") =>
   expect.objectContaining({ kind, message: expect.stringContaining(words) });
 
@@ -158,7 +163,8 @@ test("a used approval that the disk does not take serves nothing, so that none s
 
 test("there is a limit to what waits, of a VM and in all, and to calls that wait for one answer", async () => {
   const holdMany = (count: number, vm: typeof VM) => {
-    for (let at = 0; at < count; at += 1) void book.hold(rig.asked(`curl ${at}`, vm), me);
+    const who = vm === VM ? me : actContextOf({ client: vm.id });
+    for (let at = 0; at < count; at += 1) void book.hold(rig.asked(`curl ${at}`, vm), who);
   };
   holdMany(ASK_LIMITS.waitingOfVmMax, VM);
   await expect(book.hold(rig.asked("curl more"), me)).rejects.toEqual(failing("quota", "of this VM"));
@@ -173,6 +179,47 @@ test("there is a limit to what waits, of a VM and in all, and to calls that wait
   await book.resolve(book.list("pending")[0]?.id ?? "", { approve: false }, me);
   void book.hold(rig.asked("curl", null), me);
   expect(book.list("pending")).toHaveLength(ASK_LIMITS.waitingMax);
+});
+
+test.each<[string, (at: number) => [vm: VmFacts | null, client: string], string]>([
+  ["about no VM", () => [null, "agent"], "about no VM"],
+  ["about no VM, each under another name", (at) => [null, `agent ${at}`], "about no VM"],
+  ["to make VMs, each another one", (at) => [{ ...OTHER_VM, id: newVmId(at) }, `agent ${at}`], "about no VM"],
+  ["about many VMs", (at) => [{ ...OTHER_VM, id: livingVmId(at) }, "agent"], "of this requester"],
+])("whoever asks without end %s leaves room for others, held or not", async (_, next, words) => {
+  for (const asks of ["hold", "later"] as const) {
+    const kept: unknown[] = [];
+    for (let at = 0; at < ASK_LIMITS.waitingMax; at += 1) {
+      const [vm, client] = next(at);
+      if (vm?.id === newVmId(at)) rig.gone.add(vm.id);
+      const asked = { ...rig.asked(`curl ${at}`, vm), isLater: asks === "later" };
+      void book.hold(asked, actContextOf({ client, asks })).catch((thrown: unknown) => kept.push(thrown));
+      await settled();
+    }
+    expect(kept[0]).toEqual(failing("quota"));
+    expect(JSON.stringify(kept.map(String))).toContain(
+      asks === "later" && words.includes("requester") ? "hold no call" : words,
+    );
+    expect(book.list("pending").length).toBeLessThanOrEqual(ASK_LIMITS.waitingMax / 2);
+    // Another client's call, in another VM.
+    void book.hold(rig.asked("curl mine"), me);
+    await settled();
+    expect(book.list("pending")[0]).toMatchObject({ vm_id: VM.id, client: me.client });
+    await rig.pass(ASK_LIMITS.waitMsMax);
+    expect(book.list("pending")).toEqual([]);
+  }
+});
+
+test("asks that hold no call take half of the room at most, whoever makes them", async () => {
+  const later = (at: number) =>
+    book.hold(
+      { ...rig.asked("curl", { ...OTHER_VM, id: livingVmId(at) }), isLater: true },
+      actContextOf({ client: `agent ${at}`, asks: "later" }),
+    );
+  for (let at = 0; at < ASK_LIMITS.waitingLaterMax; at += 1) await later(at);
+  await expect(later(ASK_LIMITS.waitingLaterMax)).rejects.toEqual(failing("quota", "that hold no call"));
+  void book.hold(rig.asked(), me);
+  expect(book.list("pending")).toHaveLength(ASK_LIMITS.waitingLaterMax + 1);
 });
 
 test("what is over is kept for a day, and a thousand at most", async () => {
@@ -195,7 +242,8 @@ test.each([
   { what: "an approval for the VM of none", given: { approve: true, scope: "vm" } as const, vm: null },
 ])("$what is refused, and the ask waits on", async ({ given, vm }) => {
   void book.hold(rig.asked("curl x", vm), me);
-  await expect(book.resolve(waiting(), given, me)).rejects.toEqual(failing("invalid_input"));
+  const kind = given.approve ? "wrong_state" : "invalid_input";
+  await expect(book.resolve(waiting(), given, me)).rejects.toEqual(failing(kind));
   expect(book.list("pending")).toHaveLength(1);
 });
 

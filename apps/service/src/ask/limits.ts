@@ -3,6 +3,12 @@ export const ASK_LIMITS = {
   /** More than a person reads; a VM whose work asks so much needs a rule. */
   waitingMax: 64,
   waitingOfVmMax: 16,
+  /** About no VM, or one that is only being made: whoever makes many VMs asks for all of them here. */
+  waitingOfNoVmMax: 16,
+  /** One client with one token: half, so that no agent keeps all others from asking. */
+  waitingOfRequesterMax: 32,
+  /** Nothing waits for them, so that they cost whoever makes them nothing: calls that are held keep half of the room. */
+  waitingLaterMax: 32,
   /** Calls that wait for one ask: the same act, asked for many times. */
   callsMax: 16,
   /** What a held call keeps for itself: to answer, and for its client to read the answer. */

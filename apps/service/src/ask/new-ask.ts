@@ -46,7 +46,9 @@ export function newAsk(parts: NewAskParts, asked: Asked, { who }: AskedEvent, wa
     always: {
       event: { ...redactor.json(asked.event.toJSON()).value },
       decision: { ...decision, explanation: { matched: [...decision.explanation.matched] } },
+      bound: [...asked.bound],
     },
+    only_once: asked.onlyOnce,
     is_recorded: true,
   };
 }

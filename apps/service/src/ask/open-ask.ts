@@ -31,8 +31,11 @@ export class OpenAsk {
   /** What it was about is gone. */
   isForgotten = false;
 
-  constructor(record: AskRecord) {
+  readonly #hasVm: (id: string) => boolean;
+
+  constructor(record: AskRecord, hasVm: (id: string) => boolean) {
     this.record = record;
+    this.#hasVm = hasVm;
   }
 
   get id(): string {
@@ -44,13 +47,19 @@ export class OpenAsk {
   }
 
   get info(): AskInfo {
-    return infoOf(this.record, this.calls.length > 0);
+    return infoOf(this.record, { isHeld: this.calls.length > 0, hasVm: this.isOfLivingVm });
+  }
+
+  /** Of a VM that is only being made there is none yet. */
+  get isOfLivingVm(): boolean {
+    const { vm_id } = this.record.ask;
+    return vm_id !== null && !this.isForgotten && this.#hasVm(vm_id);
   }
 
   /** An approval for the VM, which holds as long as the VM is there. */
-  isStanding(hasVm: (id: string) => boolean): boolean {
-    const { state, scope, vm_id } = this.record.ask;
-    return state === "approved" && scope === "vm" && vm_id !== null && !this.isForgotten && hasVm(vm_id);
+  get isStanding(): boolean {
+    const { state, scope } = this.record.ask;
+    return state === "approved" && scope === "vm" && this.isOfLivingVm;
   }
 
   /** An approval that waits for a retry. */

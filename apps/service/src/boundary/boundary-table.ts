@@ -5,7 +5,7 @@ import type { RouteCall } from "../http/handler.ts";
 import type { Powers } from "../powers.ts";
 import type { Registry } from "../vm/registry.ts";
 import { commandDraft } from "./command-draft.ts";
-import { fileDraft, importDraft } from "./file-draft.ts";
+import { fileDraft, importDraft, treeImportDraft } from "./file-draft.ts";
 import type { ActDraft, PolicySource, VmFacts } from "./parts.ts";
 import { type LifecycleAction, lifecycleDraft, vmFactsOf } from "./vm-draft.ts";
 
@@ -45,6 +45,8 @@ const read = none("it only reads, and what it reads is the service's own");
 /** Its handler passes the boundary itself: only it knows the acts, or there are several. */
 const inside = "inside";
 
+const WHOLE = { "file.export.is_whole": true } as const;
+
 type BoundaryTable = {
   readonly [N in RouteName]: N extends DraftedRoute ? DraftOf<N> : typeof inside | NotJudged;
 };
@@ -76,7 +78,9 @@ export const BOUNDARY_TABLE: BoundaryTable = {
     commandDraft(vmOf(parts, params.id), newId("job", parts.powers.random), "exec", body),
   stream: inside,
   jobs: read,
-  jobOutput: none("its job was judged, and so was its end: what was withheld then is not given here either"),
+  jobOutput: none(
+    "its job was judged, and so is its end: what is not judged yet, or withheld, is not given here either",
+  ),
   jobSignal: none(
     "it can only end or disturb a job whose start was judged, and that job's row says by which signal it ended",
   ),
@@ -86,22 +90,21 @@ export const BOUNDARY_TABLE: BoundaryTable = {
   fileStat: none("it shows names and sizes alone, and leaves the VM as it is"),
   fileRead: inside,
   fileWrite: ({ params, query, bytes, context }, parts) => {
-    const { path, mode, offset } = query;
-    const asked = { vm: vmOf(parts, params.id), path, bound: { mode, offset } };
+    const asked = { ...query, vm: vmOf(parts, params.id) };
     return importDraft(asked, bytes, parts.policy.snapshot(), context.signal);
   },
   fileDelete: ({ params, query }, parts) => {
     const isTree = query.recursive ?? false;
-    return fileDraft("delete", { vm: vmOf(parts, params.id), path: query.path, isTree, bound: { isTree } });
+    return fileDraft("delete", { vm: vmOf(parts, params.id), path: query.path, isTree });
   },
   fileMkdir: ({ params, body }, parts) =>
-    fileDraft("mkdir", { vm: vmOf(parts, params.id), path: body.path, bound: body }),
+    fileDraft("mkdir", { vm: vmOf(parts, params.id), path: body.path, isTree: body.parents ?? false }),
   fileRename: ({ params, body }, parts) =>
     fileDraft("rename", { vm: vmOf(parts, params.id), path: body.path, toPath: body.to }),
   treeRead: ({ params, query }, parts) =>
-    fileDraft("export", { vm: vmOf(parts, params.id), path: query.path, isTree: true, bound: "tree" }),
-  treeWrite: ({ params, query }, parts) =>
-    fileDraft("import", { vm: vmOf(parts, params.id), path: query.path, isTree: true, bound: "tree" }),
+    fileDraft("export", { vm: vmOf(parts, params.id), path: query.path, isTree: true, fields: WHOLE }),
+  treeWrite: ({ params, query, bytes }, parts) =>
+    treeImportDraft({ vm: vmOf(parts, params.id), path: query.path }, bytes),
 
   rules: read,
   rulePut: inside,
@@ -128,9 +131,7 @@ export const BOUNDARY_TABLE: BoundaryTable = {
   securityEvents: read,
   ledgers: read,
   ledgerVerify: read,
-  ledgerArchive: none(
-    "a broken ledger takes no row about itself: the host's ledger and the log say who set it aside",
-  ),
+  ledgerArchive: inside,
   ledgerExport: read,
 };
 

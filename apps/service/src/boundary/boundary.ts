@@ -3,10 +3,11 @@ import { assert, Failure, messageOf } from "@capsem/base";
 import type { Decision, DecisionAction } from "@capsem/policy";
 import { type ActContext, requesterText } from "../act.ts";
 import type { ServiceLog } from "../log/service-log.ts";
-import { askDigest } from "./ask-digest.ts";
+import { askBinding } from "./ask-digest.ts";
 import { EventIds } from "./event-ids.ts";
 import { type Judgement, judge } from "./judgement.ts";
 import { RecordedAct } from "./open-act.ts";
+import { RESULT_FIELDS } from "./output-rules.ts";
 import type {
   ActDraft,
   AnyRow,
@@ -39,9 +40,6 @@ export function createBoundary(parts: BoundaryParts): Boundary {
   return new ServiceBoundary(parts);
 }
 
-/** What an event has only when its act is over. */
-const RESULT_FIELDS = ["process.exec.exit_code", "process.exec.stdout", "process.exec.stderr"];
-
 class ServiceBoundary implements Boundary {
   readonly #parts: BoundaryParts;
   readonly #ids: EventIds;
@@ -60,7 +58,7 @@ class ServiceBoundary implements Boundary {
     const act = new RecordedAct(this.#parts, ledger, who, draft.row, decision);
     if (event === null || decision.action === "block") {
       act.close("blocked");
-      throw event === null ? unjudgeable(draft, decision, redactor) : blocked(draft, decision, redactor);
+      throw event === null ? unjudgeable(draft, decision, redactor) : blocked(draft, judgement, redactor);
     }
     if (decision.action === "ask") await this.#ask(context, draft, judgement, act);
     if (context.signal.aborted) {
@@ -75,7 +73,7 @@ class ServiceBoundary implements Boundary {
     const judgement = this.#judge(who, draft);
     const { decision, event } = judgement;
     await this.#recordIntent(context, draft, who, judgement);
-    if (event === null || decision.action === "block") throw blocked(draft, decision, this.#parts.redactor);
+    if (event === null || decision.action === "block") throw blocked(draft, judgement, this.#parts.redactor);
     if (decision.action !== "ask" || this.#isAnswered(decision, of)) return;
     await this.#ask(context, draft, judgement, null);
   }
@@ -87,11 +85,20 @@ class ServiceBoundary implements Boundary {
     return this.#isAnswered(judgement.decision, of) ? "allow" : judgement.decision.action;
   }
 
-  /** Whoever allowed the act has answered a rule that asks about nothing but the act. */
+  /**
+   * Whoever allowed the act has answered a rule that asks about nothing but the act: a person whom it asked, or a rule
+   * that comes before it and let the act pass, as an approval for always does.
+   */
   #isAnswered(decision: Decision, of: Decision): boolean {
-    if (decision.action !== "ask" || of.action !== "ask" || decision.rule_id !== of.rule_id) return false;
+    if (decision.action !== "ask") return false;
+    const hasAsked = of.action === "ask" && decision.rule_id === of.rule_id;
+    const isPreceded =
+      of.action === "allow" && of.explanation.matched.some(({ rule_id }) => rule_id === decision.rule_id);
+    if (!hasAsked && !isPreceded) return false;
     const rule = this.#parts.policy.snapshot().rules.find(({ id }) => id === decision.rule_id);
-    return rule !== undefined && !RESULT_FIELDS.some((path) => rule.reads.values.has(path));
+    if (rule === undefined) return false;
+    const { values, presence } = rule.reads;
+    return !RESULT_FIELDS.some((path) => values.has(path) || presence.has(path));
   }
 
   note(draft: ActDraft, outcome: "done" | "failed"): void {
@@ -125,8 +132,8 @@ class ServiceBoundary implements Boundary {
       if (!act.isKept) act.close("done");
       return value;
     } catch (thrown) {
-      const { kind } = toApiFailure(thrown);
-      act.close(context.signal.aborted || kind === "cancelled" ? "cancelled" : "failed", kind);
+      const { kind, message } = toApiFailure(thrown);
+      act.close(context.signal.aborted || kind === "cancelled" ? "cancelled" : "failed", kind, message);
       throw thrown;
     }
   }
@@ -134,7 +141,7 @@ class ServiceBoundary implements Boundary {
   /** Returns where a person, now or before, has approved it. */
   async #ask(
     context: ActContext,
-    draft: ResultDraft & Pick<ActDraft, "isNew">,
+    draft: ResultDraft & Pick<ActDraft, "isNew" | "onlyOnce">,
     { event, decision }: Judgement,
     act: RecordedAct | null,
   ): Promise<void> {
@@ -142,10 +149,10 @@ class ServiceBoundary implements Boundary {
     assert(event !== null, "only what could be judged is asked about");
     let end: AskEnd;
     try {
-      const digest = askDigest(digestKey, event, draft);
       // What has been done is not done again: its result is held whatever the client would rather have.
       const isLater = context.asks === "later" && act !== null;
-      const asked = { event, decision, title: draft.title, vm: draft.vm, digest, isLater };
+      const { title, vm } = draft;
+      const asked = { event, decision, title, vm, isLater, ...(await askBinding(digestKey, event, draft)) };
       end = await asks.hold(asked, context);
     } catch (thrown) {
       const { kind } = toApiFailure(thrown);

@@ -12,6 +12,7 @@ const WORKSPACE = "/workspace";
 const USER = "user";
 
 export interface AskedCommand extends Command {
+  /** What is written to it; of a stream, true where that is not known yet. */
   readonly stdin?: unknown;
 }
 
@@ -22,6 +23,8 @@ export function commandDraft(vm: VmFacts, job: string, kind: JobKind, asked: Ask
   const user = asked.user ?? USER;
   const cwd = posix.resolve(WORKSPACE, asked.cwd ?? ".");
   const [program] = asked.argv ?? [];
+  const input = inputOf(kind, asked);
+  const names = Object.keys(asked.env ?? {}).sort();
   return {
     type: "process.exec",
     vm,
@@ -30,16 +33,28 @@ export function commandDraft(vm: VmFacts, job: string, kind: JobKind, asked: Ask
       "process.exec.id": job,
       "process.exec.user": user,
       "process.exec.cwd": cwd,
+      "process.exec.env_names": names,
+      "process.exec.has_stdin": input !== undefined,
       ...(program === undefined ? {} : { "process.exec.path": program }),
     },
     title: command,
     row: {
       table: "exec_events",
-      facts: { ...NOT_ENDED, job_id: job, kind, command, user, cwd, env_names: namesOf(asked) },
+      facts: { ...NOT_ENDED, job_id: job, kind, command, user, cwd, env_names: JSON.stringify(names) },
     },
     // The same words with another environment or another script on stdin are another command.
-    bound: () => ({ env: asked.env ?? {}, stdin: asked.stdin ?? null }),
+    bound: () => ({
+      ...(names.length === 0 ? {} : { environment: asked.env }),
+      ...(input === undefined ? {} : { input }),
+    }),
   };
+}
+
+/** What it will read. A person who lets a terminal or an open input go on has not seen what will come. */
+function inputOf(kind: JobKind, { stdin }: AskedCommand): unknown {
+  if (kind === "terminal") return "a terminal";
+  if (kind === "stream") return stdin === true ? "open" : undefined;
+  return stdin;
 }
 
 /** The job that was judged is the one that is started. */
@@ -57,11 +72,6 @@ const NOT_ENDED = {
   stdout_preview: null,
   stderr_preview: null,
 } satisfies Partial<ActFacts<"exec_events">>;
-
-/** Names alone: a value may be a secret that nobody has registered. */
-function namesOf({ env = {} }: AskedCommand): string {
-  return JSON.stringify(Object.keys(env).sort());
-}
 
 /** The first bytes of what a job wrote. */
 export interface JobOutput {

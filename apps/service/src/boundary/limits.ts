@@ -21,8 +21,8 @@ export const BOUNDARY_LIMITS = {
   keptOutputBytesMax: 512 * KIB,
   /** That reading is for the evidence alone, and its owner may be in trouble. */
   keptOutputTimeoutMs: 10_000,
-  /** Of what allowing rules match, in the words of a refusal: a model pays for each character. */
-  hintCharactersMax: 200,
+  /** Of why a change of settings failed, in its row: faults of a rule have a place and a few words each. */
+  errorCharactersMax: 1_024,
   /** Jobs of one VM whose output is withheld; an owner remembers 256 jobs that have ended. */
   withheldJobsMax: 4_096,
 } as const;

@@ -2,6 +2,7 @@ import type { Outcome } from "@capsem/api";
 import { messageOf } from "@capsem/base";
 import type { Decision } from "@capsem/policy";
 import type { ServiceLog } from "../log/service-log.ts";
+import { BOUNDARY_LIMITS } from "./limits.ts";
 import type { ActRow, LedgerWriter, OpenAct, Redactor } from "./parts.ts";
 import { type Cells, endRow, type Who } from "./rows.ts";
 
@@ -42,7 +43,8 @@ export class RecordedAct implements OpenAct {
     this.#added = { ...this.#added, ...facts };
   }
 
-  close(outcome: Outcome, error: string | null = null): void {
+  /** `why` is told of changes of settings, whose other columns say nothing of it. */
+  close(outcome: Outcome, error: string | null = null, why: string | null = null): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     if (this.#ledger === null) return;
@@ -50,7 +52,7 @@ export class RecordedAct implements OpenAct {
     const durationMs =
       this.#startedMs === null ? null : Math.round((monotonicMs() - this.#startedMs) * 1000) / 1000;
     try {
-      const end = { outcome, error, durationMs };
+      const end = { outcome, error: errorText(this.#row, error, why), durationMs };
       const { table, row } = endRow(this.#who, this.#row, this.#added, this.#decision, end, redactor);
       ledger.append(this.#ledger, table, row);
     } catch (thrown) {
@@ -63,4 +65,9 @@ export class RecordedAct implements OpenAct {
       });
     }
   }
+}
+
+function errorText({ table }: ActRow, error: string | null, why: string | null): string | null {
+  if (table !== "policy_mutations" || error === null || why === null) return error;
+  return `${error}: ${why}`.slice(0, BOUNDARY_LIMITS.errorCharactersMax);
 }

@@ -4,6 +4,7 @@ import type {
   DecisionAction,
   EventFields,
   EventType,
+  FieldPath,
   PolicySnapshot,
   SecurityEvent,
 } from "@capsem/policy";
@@ -35,15 +36,26 @@ export interface ActDraft {
   readonly row: ActRow;
   /**
    * What an approval is bound to beside type, VM and fields: arguments that no rule reads, such as an environment or
-   * standard input. It is asked for where a person is, and goes into the digest alone.
+   * standard input. It is asked for where a person is, and goes into the digest alone. Absent, or nothing: the fields
+   * say all of the act, so that a rule can name it.
    */
-  readonly bound?: () => unknown;
+  readonly bound?: () => Bound | Promise<Bound>;
+  /** Why what is bound is not all of the act, so that an approval serves one call alone. Null: it is. */
+  readonly onlyOnce?: (bound: Bound) => string | null;
+  /** Fields that nobody can know of this act, because only a part of a file passes: a rule that hangs on one blocks. */
+  readonly unseen?: readonly FieldPath[];
   /** The VM is not there before it: its id is no argument, and a refusal is in the host's ledger. */
   readonly isNew?: true;
+  /** Many files in one act, of which its event says the path of the folder alone. */
+  readonly isTree?: true;
+  /** What a refusal says that it cannot do, such as "write the rule", where its type does not say it. */
+  readonly does?: string;
   /** A ledger that is full or broken does not hold it up: the host's takes what the VM's cannot. */
   readonly needsNoRoom?: true;
 }
-export type ResultDraft = Omit<ActDraft, "row" | "isNew" | "needsNoRoom">;
+/** Arguments by the name that a person knows them by. */
+export type Bound = Readonly<Record<string, unknown>>;
+export type ResultDraft = Omit<ActDraft, "row" | "isNew" | "isTree" | "unseen" | "onlyOnce" | "needsNoRoom">;
 
 /** The right to do one act, while it is done. */
 export interface Permit {
@@ -125,6 +137,10 @@ export interface Asked {
   readonly vm: VmFacts | null;
   /** What an approval is bound to: type, VM and arguments. */
   readonly digest: string;
+  /** Names of arguments that are in the digest and in no field. */
+  readonly bound: readonly string[];
+  /** Why an approval can serve this call alone; null: it can serve the same act again. */
+  readonly onlyOnce: string | null;
   /** The client asks the person itself and calls again: the ask is left open, and nothing waits for it. */
   readonly isLater?: boolean;
 }

@@ -1,17 +1,25 @@
 import { apiFailure, type ErrorKind } from "@capsem/api";
 import type { Failure } from "@capsem/base";
 import type { Decision } from "@capsem/policy";
-import { BOUNDARY_LIMITS } from "./limits.ts";
+import type { Judgement } from "./judgement.ts";
 import type { ActDraft, AskEnd, Redactor } from "./parts.ts";
 import { clean } from "./rows.ts";
 
-type Drafted = Pick<ActDraft, "type" | "fields">;
+type Drafted = Pick<ActDraft, "type" | "fields" | "does">;
 
-/** A rule's refusal in words that a model can act on: what was refused, by which rule, and why. */
-export function blocked(draft: Drafted, decision: Decision, redactor: Redactor): Failure<ErrorKind> {
+/**
+ * A rule's refusal in words that a model can act on: what was refused, by which rule, and why. What other rules allow
+ * is not said: their conditions may be what is to be kept from whoever asks. A person has them from `rules evaluate`.
+ */
+export function blocked(
+  draft: Drafted,
+  { decision, needsFiles }: Pick<Judgement, "decision" | "needsFiles">,
+  redactor: Redactor,
+): Failure<ErrorKind> {
   const { rule_id } = decision;
-  const text = `${cannot(draft)}: blocked by ${because(decision)}${hintOf(decision)}`;
-  return apiFailure("policy", clean(text, redactor), { facts: { rule_id } });
+  const text = `${cannot(draft)}: blocked by ${because(decision)}`;
+  const facts = { rule_id, ...(needsFiles === true ? { needs_files: true } : {}) };
+  return apiFailure("policy", clean(text, redactor), { facts });
 }
 
 /** An event that could not be made: what was asked for is at fault, not a rule. */
@@ -45,16 +53,8 @@ function because({ rule_id, reason }: Decision): string {
   return reason === `rule "${rule_id}"` ? rule_id : `${rule_id}: ${reason}`;
 }
 
-/** What would have been allowed helps whoever tries again, where it is short. */
-function hintOf({ explanation }: Decision): string {
-  const hints = explanation.allowed.map(
-    ({ rule_id, match }) => `${rule_id} allows ${match.replace(/\s+/g, " ")}`,
-  );
-  const text = hints.join(", ");
-  return text === "" || text.length > BOUNDARY_LIMITS.hintCharactersMax ? "" : `; ${text}`;
-}
-
-function cannot({ type, fields }: Drafted): string {
+function cannot({ type, fields, does }: Drafted): string {
+  if (does !== undefined) return `Cannot ${does}`;
   if (type === "vm.lifecycle") return `Cannot ${fields["vm.lifecycle.action"] ?? "change"} the VM`;
   return `Cannot ${VERBS[type] ?? "do this"}`;
 }

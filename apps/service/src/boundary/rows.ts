@@ -1,6 +1,7 @@
 import { hash as digest } from "node:crypto";
 import type { LedgerRow, Outcome } from "@capsem/api";
 import type { Decision, JsonValue, PolicySnapshot, StoredEvent } from "@capsem/policy";
+import { LEDGER_LIMITS } from "../ledger/limits.ts";
 import { canonicalJson } from "./canonical-json.ts";
 import type { Judgement } from "./judgement.ts";
 import { BOUNDARY_LIMITS } from "./limits.ts";
@@ -17,17 +18,17 @@ export type Cells = Readonly<Record<string, Cell>>;
 
 export interface ActEnd {
   readonly outcome: Outcome;
-  /** The kind of a failure. */
+  /** The kind of a failure; of a change of settings why, too. */
   readonly error: string | null;
   /** Of the doing; null where nothing was done. */
   readonly durationMs: number | null;
 }
 
-/** The intent: the decision, the event that was judged, and every rule that matched. Secrets are replaced. */
+/** The intent: the decision, the event that was judged, and the rules that matched. Secrets are replaced. */
 export function decisionRows(who: Who, { stored, decision, snapshot, event }: Judgement, redactor: Redactor) {
   const { body, isRedacted } = storedBody(stored, redactor);
   const hash = digest("sha256", body);
-  const { matched } = decision.explanation;
+  const { recorded, more } = recordedRules(decision);
   const rows: AnyRow[] = [
     {
       table: "event_body_blobs",
@@ -43,17 +44,20 @@ export function decisionRows(who: Who, { stored, decision, snapshot, event }: Ju
         reason: clean(decision.reason, redactor),
         detection: decision.detection,
         policy_digest: snapshot?.digest ?? "none",
-        matched: clean(
-          canonicalJson(matched.map((rule) => ({ ...rule, fault: rule.fault ?? null }))),
-          redactor,
-        ),
+        matched: canonicalJson([
+          ...recorded.map((rule) => ({
+            ...rule,
+            fault: rule.fault === undefined ? null : clean(rule.fault, redactor),
+          })),
+          ...(more === 0 ? [] : [{ more }]),
+        ]),
         event_hash: hash,
         // Of an event that could not be made nothing is stored but its type.
         is_redacted: isRedacted || event === null,
       },
     },
   ];
-  for (const rule of matched) {
+  for (const rule of recorded) {
     rows.push({
       table: "security_rule_events",
       row: {
@@ -71,6 +75,16 @@ export function decisionRows(who: Who, { stored, decision, snapshot, event }: Ju
     });
   }
   return rows;
+}
+
+/** The first of many that matched, and the winner wherever it is; how many more there were is said. */
+function recordedRules({ explanation: { matched }, rule_id: winner }: Decision) {
+  const { matchedRulesMax } = LEDGER_LIMITS;
+  if (matched.length <= matchedRulesMax) return { recorded: matched, more: 0 };
+  const first = matched.slice(0, matchedRulesMax);
+  const won = matched.slice(matchedRulesMax).find(({ rule_id }) => rule_id === winner);
+  const recorded = won === undefined ? first : [...first.slice(0, -1), won];
+  return { recorded, more: matched.length - recorded.length };
 }
 
 /** The one row that ends an act. */
@@ -103,7 +117,7 @@ export function endRow(
     rule_id: decision.rule_id,
     reason: clean(decision.reason, redactor),
     outcome: end.outcome,
-    error: end.error,
+    error: end.error === null ? null : clean(end.error, redactor),
     duration_ms: end.durationMs,
   };
   return { table, row } as unknown as AnyRow;

@@ -36,7 +36,32 @@ function judged(
   handler: (call: unknown) => Promise<unknown>,
 ) {
   return async (call: RouteCall<RouteName>) => {
-    const act = await draftOf(call, parts);
+    const act = await draftNow(call, parts, draftOf);
     return parts.boundary.pass(call.context, act, (permit) => handler({ ...call, act, permit }));
   };
+}
+
+/**
+ * Drafted for the rules that judge it: what one of them reads is looked at only where some rule does, and rules may
+ * change while an upload comes in. Between the last look and the judgement nothing is waited for.
+ */
+async function draftNow(
+  call: RouteCall<RouteName>,
+  parts: DraftParts,
+  draftOf: DraftOf<RouteName>,
+): Promise<ActDraft> {
+  for (;;) {
+    const digest = digestOf(parts.policy);
+    const act = await draftOf(call, parts);
+    if (digestOf(parts.policy) === digest) return act;
+  }
+}
+
+/** Where there are no rules to be had, whoever judges says so. */
+function digestOf(policy: DraftParts["policy"]): string | null {
+  try {
+    return policy.snapshot().digest;
+  } catch {
+    return null;
+  }
 }

@@ -26,14 +26,23 @@ export function lifecycleDraft(
   requester: string,
   detail: string | null = null,
 ): ActDraft {
+  const name = nameFor(vm, action, detail);
   return {
     type: "vm.lifecycle",
     vm,
-    fields: { "vm.lifecycle.action": action, "vm.lifecycle.requester": requester },
+    fields: {
+      "vm.lifecycle.action": action,
+      "vm.lifecycle.requester": requester,
+      ...(name === null ? {} : { "vm.lifecycle.name": name }),
+    },
     title: `${action} VM ${vm.name === null ? vm.id : `"${vm.name}" (${vm.id})`}${detail === null ? "" : `: ${detail}`}`,
     row: { table: "lifecycle_events", facts: { action, vm_name: vm.name, image: vm.image, detail } },
     ...(NEEDS_NO_ROOM.has(action) ? { needsNoRoom: true } : {}),
-    // A name that is asked for is no field, but another name is another act.
-    ...(detail === null ? {} : { bound: () => detail }),
   };
+}
+
+/** The name that the VM will have: a rule about it holds for whoever would take it, and not for its bearer alone. */
+function nameFor(vm: VmFacts, action: LifecycleAction, detail: string | null): string | null {
+  if (action === "create") return vm.name;
+  return action === "rename" || action === "persist" ? detail : null;
 }

@@ -73,7 +73,7 @@ export class CredentialBook {
     try {
       const after = JSON.stringify({ ref, hosts, keep });
       const title = `register credential ${name}${forHosts(hosts)}`;
-      const draft = this.#draft({ name, title, before: null, after });
+      const draft = this.#draft({ name, title, before: null, after, does: "register the credential" });
       return await this.#parts.boundary.pass(context, draft, async (permit) => {
         const created_at = new Date(this.#parts.nowMs()).toISOString();
         const stored: StoredCredential = { version: 1, ref, name, hosts: [...hosts], secret, created_at };
@@ -92,7 +92,7 @@ export class CredentialBook {
     const { name, hosts, keep } = this.#get(ref).info;
     const before = JSON.stringify({ ref, hosts, keep });
     const title = `forget credential ${name}${forHosts(hosts)}`;
-    const draft = this.#draft({ name, title, before, after: null });
+    const draft = this.#draft({ name, title, before, after: null, does: "forget the credential" });
     await this.#parts.boundary.pass(context, draft, async (permit) => {
       // Another call may have been as fast.
       this.#get(ref);
@@ -142,14 +142,14 @@ export class CredentialBook {
     this.#reserved.set(name, characters);
   }
 
-  #draft({ name, title, before, after }: Change): ActDraft {
+  #draft({ name, title, before, after, does }: Change): ActDraft {
     const key = `credentials.${name}`;
     const digests = { digest_before: this.#parts.policyDigest(), digest_after: null };
     return {
       type: "settings.change",
       vm: null,
       fields: { "settings.key": key, "settings.source": "user" },
-      title,
+      ...{ title, does },
       // Of an approval: it is for this secret and these hosts, which their reference says without saying them.
       bound: () => ({ before, after }),
       row: { table: "policy_mutations", facts: { key, source: "user", before, after, ...digests } },
@@ -162,6 +162,7 @@ interface Change {
   readonly title: string;
   readonly before: string | null;
   readonly after: string | null;
+  readonly does: string;
 }
 
 /** The words never have any of it. */

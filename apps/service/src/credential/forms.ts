@@ -84,11 +84,23 @@ function* base64Forms(bytes: Buffer): Generator<string> {
     const own = encoded.slice(first, last);
     yield own;
     yield own.replaceAll("+", "-").replaceAll("/", "_");
+    yield* base64InOthers(own);
   }
 }
 
+/** Base64 has two signs that writers of JSON and of URLs may escape in turn. */
+function* base64InOthers(own: string): Generator<string> {
+  yield own.replaceAll("/", "\\/");
+  const percent = encodeURIComponent(own);
+  yield percent;
+  yield percent.replace(/%2[BF]/g, (word) => word.toLowerCase());
+  yield own.replaceAll("+", "\\u002B");
+  yield own.replaceAll("+", "\\u002b");
+}
+
+/** Each begins within the one before it, so that where that one is known to end, this one is known to have begun. */
 function* piecesOf(form: string): Generator<string> {
-  for (let at = 0; at + pieceCharactersMax < form.length; at += pieceCharactersMax) {
+  for (let at = 0; at + pieceCharactersMax < form.length; at += pieceCharactersMax - formCharactersMin) {
     yield form.slice(at, at + pieceCharactersMax);
   }
   yield form.slice(-pieceCharactersMax);

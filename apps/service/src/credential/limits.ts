@@ -12,6 +12,8 @@ export const CREDENTIAL_LIMITS = {
   pieceCharactersMax: 64,
   /** Of a text that was cut, the end that may be the beginning of a secret. */
   cutTailCharactersMin: 4,
+  /** Whose lines are followed, of one process: an owner names three. Lines of more are redacted one by one. */
+  followedSourcesMax: 8,
   /** A marker beside a secret may make another one; more rounds than this are somebody's game. */
   roundsMax: 8,
   /** Deeper values are replaced as a whole: they must not end the process that stores them. */

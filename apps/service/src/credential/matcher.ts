@@ -72,11 +72,16 @@ export class Matcher {
     return hits;
   }
 
-  /** Where the end of the text begins that is the beginning of a form, and not all of it; its length without one. */
-  tailStart(text: string): number {
+  /**
+   * Where the end of the text begins that is the beginning of a form, and not all of it; its length without one. A
+   * shorter end than `charactersMin` is none.
+   */
+  tailStart(text: string, charactersMin: number = CREDENTIAL_LIMITS.cutTailCharactersMin): number {
     const first = Math.max(0, text.length - CREDENTIAL_LIMITS.pieceCharactersMax + 1);
-    const last = text.length - CREDENTIAL_LIMITS.cutTailCharactersMin;
+    const last = text.length - charactersMin;
     for (let at = first; at <= last; at += 1) {
+      // Where it is as long as a head, only the heads of forms begin any.
+      if (at + HEAD <= text.length && !this.#ranges.has(headAt(text, at))) continue;
       const tail = text.slice(at);
       // The first form after it: those that begin with it follow one another.
       const next = this.#upTo(tail, { first: 0, end: this.#sorted.length }) + 1;

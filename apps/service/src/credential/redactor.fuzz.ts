@@ -35,7 +35,18 @@ const WRITERS: readonly ((secret: string, around: string) => string)[] = [
   (secret) => Buffer.from(secret).toString("hex").toUpperCase(),
   (secret, around) => Buffer.from(around + secret + around).toString("base64"),
   (secret, around) => Buffer.from(around + secret + around).toString("base64url"),
+  (secret, around) => lines(Buffer.from(around + secret + around).toString("base64"), "\n"),
+  (secret, around) => JSON.stringify(lines(Buffer.from(around + secret).toString("base64"), "\r\n")),
+  (secret, around) => around + lines(Buffer.from(secret).toString("hex"), "\n  ") + around,
 ];
+
+/** In lines of a length that depends on the text alone, so that a seed says everything. */
+function lines(text: string, lineEnd: string): string {
+  const width = 1 + ((text.length * 31) % 79);
+  return Array.from({ length: Math.ceil(text.length / width) }, (_, at) =>
+    text.slice(at * width, at * width + width),
+  ).join(lineEnd);
+}
 
 export function fuzz(seed: number, rounds: number): void {
   for (let round = 0; round < rounds; round += 1) {
@@ -81,6 +92,7 @@ function check(redactor: SecretRedactor, text: string, secrets: readonly string[
 /** Markers are taken out first, so that nothing is found that only they make. */
 function assertGone(shown: string, secrets: readonly string[], at: string): void {
   const rest = shown.replace(/\[credential:blake3:f*[0-9a-f]{1,2}\]/g, "\u0001");
+  const joined = rest.replace(/\\+[rn]|[\r\n][ \t]*/g, "");
   for (const secret of secrets) {
     const lines = secret.split("\n").map((line) => line.trim());
     for (const text of [secret, ...lines].filter((each) => each.trim().length >= 8)) {
@@ -88,11 +100,14 @@ function assertGone(shown: string, secrets: readonly string[], at: string): void
         const form = inner(write(text, ""));
         assert(!rest.includes(form), `${at}: ${JSON.stringify(form)} is left in ${JSON.stringify(shown)}`);
       }
+      const hex = Buffer.from(text).toString("hex");
+      assert(!joined.includes(hex), `${at}: hex ${hex} is left in lines of ${JSON.stringify(shown)}`);
       for (const around of ["", "x", "xy"]) {
         const form = Buffer.from(around + text)
           .toString("base64")
           .slice(4, -4);
         if (form.length < 8) continue;
+        assert(!joined.includes(form), `${at}: base64 ${form} is left in lines of ${JSON.stringify(shown)}`);
         assert(!rest.includes(form), `${at}: base64 ${form} is left in ${JSON.stringify(shown)}`);
       }
     }

@@ -2,7 +2,8 @@ import type { Redactor } from "../boundary/parts.ts";
 import { formsOf } from "./forms.ts";
 import { CREDENTIAL_LIMITS } from "./limits.ts";
 import { markerOf, spans } from "./marker.ts";
-import { Matcher } from "./matcher.ts";
+import { type Hit, Matcher } from "./matcher.ts";
+import { type Unwrapped, unwrapped } from "./unwrapped.ts";
 
 /** What stands for a value that could not be looked through. */
 const WITHHELD = "[redacted]";
@@ -45,14 +46,29 @@ export class SecretRedactor implements Redactor {
     { isCut = false }: { readonly isCut?: boolean } = {},
   ): { text: string; isRedacted: boolean } {
     if (this.isEmpty) return { text, isRedacted: false };
-    let shown = text;
-    for (let round = 0; round < CREDENTIAL_LIMITS.roundsMax; round += 1) {
-      // The end is dropped once: what stands before it then was not cut.
-      const next = this.#replaced(shown, isCut && round === 0);
-      if (next === shown) return { text: shown, isRedacted: shown !== text };
-      shown = next;
-    }
-    return { text: WITHHELD, isRedacted: true };
+    const view = unwrapped(text, isCut);
+    const end = isCut ? tailStart(this.#compiled(), text, view) : text.length;
+    return this.#settled(text, this.#replaced(text, this.#hits(text, view), end));
+  }
+
+  /**
+   * One of lines that follow one another, where `before` is the end of those before it, without line ends. What reaches
+   * into it from there is replaced. An end that may be the beginning of a secret is dropped, if it is as long as a form
+   * must be: what comes next is not known yet.
+   */
+  following(before: string, line: string): string {
+    if (this.isEmpty) return line;
+    const matcher = this.#compiled();
+    const from = before.length;
+    const text = before + line;
+    const reaching = matcher
+      .find(text)
+      .flatMap(({ start, end, ref }) =>
+        start < from && end > from ? [{ start: 0, end: end - from, ref }] : [],
+      );
+    const end = Math.max(0, matcher.tailStart(text, CREDENTIAL_LIMITS.formCharactersMin) - from);
+    const hits = this.#hits(line, unwrapped(line)).concat(reaching);
+    return this.#settled(line, this.#replaced(line, hits, end)).text;
   }
 
   json<T>(value: T): { value: T; isRedacted: boolean } {
@@ -61,10 +77,31 @@ export class SecretRedactor implements Redactor {
     return this.#json(value, 0) as Redacted<T>;
   }
 
-  #replaced(text: string, isCut: boolean): string {
+  /** Whose secrets it holds. */
+  refsIn(text: string): string[] {
+    if (this.isEmpty) return [];
+    const found = spans(text, this.#hits(text, unwrapped(text)), (ref) => this.#forms.has(ref));
+    return [...new Set(found.flatMap(({ refs }) => refs))];
+  }
+
+  #hits(text: string, view: Unwrapped | null): Hit[] {
     const matcher = this.#compiled();
-    const hits = matcher.find(text);
-    const end = isCut ? matcher.tailStart(text) : text.length;
+    return matcher.find(text).concat(view === null ? [] : wrappedHits(matcher, view));
+  }
+
+  /** Replaced until nothing is found any more: the end was dropped once, and what stands before it was not cut. */
+  #settled(text: string, replaced: string): { text: string; isRedacted: boolean } {
+    if (replaced === text) return { text, isRedacted: false };
+    let shown = replaced;
+    for (let round = 1; round < CREDENTIAL_LIMITS.roundsMax; round += 1) {
+      const next = this.#replaced(shown, this.#hits(shown, unwrapped(shown)), shown.length);
+      if (next === shown) return { text: shown, isRedacted: shown !== text };
+      shown = next;
+    }
+    return { text: WITHHELD, isRedacted: true };
+  }
+
+  #replaced(text: string, hits: readonly Hit[], end: number): string {
     let shown = "";
     let at = 0;
     for (const span of spans(text, hits, (ref) => this.#forms.has(ref))) {
@@ -107,4 +144,20 @@ export class SecretRedactor implements Redactor {
     this.#matcher = new Matcher(forms);
     return this.#matcher;
   }
+}
+
+/** Of what is found where lines are joined, what their ends cut: the rest is found without. */
+function wrappedHits(matcher: Matcher, view: Unwrapped): Hit[] {
+  return matcher
+    .find(view.text)
+    .flatMap(({ start, end, ref }) =>
+      view.isWrapped(start, end) ? [{ start: view.origin(start), end: view.origin(end - 1) + 1, ref }] : [],
+    );
+}
+
+function tailStart(matcher: Matcher, text: string, view: Unwrapped | null): number {
+  const start = matcher.tailStart(text);
+  if (view === null) return start;
+  const wrapped = matcher.tailStart(view.text);
+  return wrapped === view.text.length ? start : Math.min(start, view.origin(wrapped));
 }

@@ -9,6 +9,7 @@ const ASK: AskInfo = {
   ...{ title: "set a", rule_id: "profiles.rules.a", reason: "", requester: "user uid 1000", client: null },
   ...{ trace_id: null, digest: "d", created_at: "2026-01-01T00:00:00Z", expires_at: "2026-01-01T00:05:00Z" },
   ...{ is_held: true, is_used: false, scope: null, resolver: null, note: null, resolved_at: null },
+  scopes: ["once"],
   event_id: "0123456789ab",
 };
 

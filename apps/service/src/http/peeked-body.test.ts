@@ -86,3 +86,24 @@ test("a source that fails is the failure of whoever reads it", async () => {
   }
   await expect(peekable(failing, null).peek(10, 100, signal)).rejects.toThrow("broken");
 });
+
+test.each(SIZES)("of %d bytes a second look shows the same, and reads no more of them", async (size) => {
+  const random = randomOf(size + 1);
+  const bytes = Buffer.from(Array.from({ length: size }, () => random(256)));
+  let read = 0;
+  async function* counted() {
+    for (const chunk of chunked(bytes, random)) {
+      read += chunk.length;
+      yield chunk;
+    }
+  }
+  const body = peekable(counted, null);
+  let first: number | undefined;
+  for (const wanted of [64 * KIB + 1, 64 * KIB + 1, 100]) {
+    const peeked = await body.peek(wanted, 1e9, signal);
+    expect(bytes.subarray(0, wanted).equals(peeked), String(wanted)).toBe(true);
+    first ??= read;
+  }
+  expect(read).toBe(first);
+  expect(bytes.equals(await collect(body.chunks(1e9)))).toBe(true);
+});

@@ -25,7 +25,8 @@ export function peekable(
     declaredBytes,
     async peek(wanted, bytesMax, signal) {
       source ??= open(bytesMax)[Symbol.asyncIterator]();
-      let bytes = 0;
+      // Whoever looked before has read some of it.
+      let bytes = peeked.reduce((sum, chunk) => sum + chunk.length, 0);
       while (bytes < wanted) {
         const next = source.next();
         ignore(next);

@@ -8,6 +8,7 @@ import { HTTP_LIMITS } from "../limits.ts";
 import { acceptWebSocket, checkProtocol, socketRouteOf } from "../websocket.ts";
 import { actContext } from "./act-context.ts";
 import { errorBody } from "./error-body.ts";
+import { limitFirstRequest } from "./first-request.ts";
 import type { Answer, Handlers, RouteCall } from "./handler.ts";
 import { parseBody, parseParts, routeOf } from "./parse-call.ts";
 import { bodyOf } from "./peeked-body.ts";
@@ -45,6 +46,7 @@ export function createApiServer(options: ApiServerOptions, listenerPrincipal: Pr
     connectionsCheckingInterval: HTTP_LIMITS.connectionsCheckMs,
   });
   http.maxConnections = HTTP_LIMITS.connectionsMax;
+  limitFirstRequest(http, HTTP_LIMITS.headersTimeoutMs);
   const principalOf = (socket: Duplex) => principals.get(socket) ?? listenerPrincipal;
   http.on("request", (request: IncomingMessage, response: ServerResponse) => {
     void serve(options, request, response, principalOf(request.socket));

@@ -1,9 +1,9 @@
-import { apiFailure, type StreamClientMessage } from "@capsem/api";
+import type { StreamClientMessage } from "@capsem/api";
 import { Failure, ignore, messageOf, unreachable, within } from "@capsem/base";
-import { type MuxStream, readJobChunks } from "@capsem/wire";
 import type { ActContext } from "../act.ts";
 import { commandDraft } from "../boundary/command-draft.ts";
-import type { Boundary, VmFacts } from "../boundary/parts.ts";
+import { isOutputHeld } from "../boundary/output-rules.ts";
+import type { Boundary, PolicySource, VmFacts } from "../boundary/parts.ts";
 import type { WithheldOutputs } from "../boundary/withheld-outputs.ts";
 import { errorBody } from "../http/error-body.ts";
 import { STREAM_LIMITS } from "../limits.ts";
@@ -13,6 +13,7 @@ import { CLOSE_CODES, type FrameSocket } from "./frame-socket.ts";
 import { recordJobEnd } from "./job-end.ts";
 import { jobStartParams } from "./job-request.ts";
 import { JobStdin } from "./job-stdin.ts";
+import { OutputReader } from "./output-reader.ts";
 import {
   FRAME_KINDS,
   outputFrames,
@@ -25,6 +26,7 @@ export interface StreamParts {
   readonly vm: VmFacts;
   readonly run: OwnerRun;
   readonly boundary: Boundary;
+  readonly policy: PolicySource;
   readonly withheld: WithheldOutputs;
   readonly socket: FrameSocket;
   readonly newJobId: () => string;
@@ -39,23 +41,20 @@ type First = Extract<StreamClientMessage, { type: "start" | "attach" }>;
  * until the job ends. The job is durable: a client that goes away leaves it running. Never rejects.
  */
 export async function runStreamSession(parts: StreamParts): Promise<void> {
-  const { socket, run } = parts;
-  let output: MuxStream | null = null;
+  const { socket, run, withheld } = parts;
+  let output: OutputReader | null = null;
   let stdin: JobStdin | null = null;
   try {
     const first = await firstMessage(socket);
     if (first === null) return;
     const job = first.type === "start" ? await startJob(parts, first) : first.job_id;
-    // To attach is no act of its own: the job was judged, and so was its end.
-    parts.withheld.check(run, job);
-    const offset = first.type === "start" ? 0 : first.offset;
-    const opened = await run.open("job.read", { job, offset, follow: true });
-    output = opened.stream;
+    // To attach is no act of its own: the job was judged, and so is its end.
+    output = new OutputReader(run, job, first.type === "start" ? 0 : first.offset, withheld);
+    await output.openUnlessHeld();
     stdin = new JobStdin(run, job);
-    await socket.send(serverFrame({ type: "started", job_id: job, offset: opened.result.offset }));
+    await socket.send(serverFrame({ type: "started", job_id: job, offset: output.given }));
     const isOver = { value: false };
-    const from = { asked: offset, given: opened.result.offset };
-    const sending = sendOutput(parts, job, output, from).finally(() => {
+    const sending = sendOutput(parts, job, output).finally(() => {
       isOver.value = true;
     });
     ignore(sending);
@@ -64,7 +63,7 @@ export async function runStreamSession(parts: StreamParts): Promise<void> {
   } catch (thrown) {
     await refuse(parts, thrown);
   } finally {
-    output?.reset("cancelled");
+    output?.leave();
     stdin?.leave();
   }
 }
@@ -81,7 +80,7 @@ async function firstMessage(socket: FrameSocket): Promise<First | null> {
 }
 
 async function startJob(parts: StreamParts, start: Extract<First, { type: "start" }>): Promise<string> {
-  const { vm, run, newJobId, context, boundary, withheld } = parts;
+  const { vm, run, newJobId, context, boundary, policy, withheld } = parts;
   const job = newJobId();
   const isTerminal = start.kind === "terminal";
   const isShell = start.command === undefined && start.argv === undefined;
@@ -91,35 +90,30 @@ async function startJob(parts: StreamParts, start: Extract<First, { type: "start
     stdin: isTerminal || (start.stdin ?? false),
     ...(isTerminal ? { terminal } : {}),
   });
-  const { stdin: _isOpen, ...command } = asked;
-  const act = commandDraft(vm, job, isTerminal ? "terminal" : "stream", command);
+  const act = commandDraft(vm, job, isTerminal ? "terminal" : "stream", asked);
   await boundary.pass(context, act, async (permit) => {
-    await run.call("job.start", params, { trace: context.trace });
+    // What a person types at a terminal must be seen at once: it cannot wait for its end.
+    const held = !isTerminal && isOutputHeld(policy.snapshot()) ? withheld.hold(run, job) : null;
+    const watched = { run, job, act, decision: permit.decision, context, boundary, withheld, held };
+    try {
+      await run.call("job.start", params, { trace: context.trace });
+    } catch (thrown) {
+      // Whether it runs is known by its end, where nobody answered.
+      if (held !== null) ignore(recordJobEnd({ ...watched, open: null }));
+      throw thrown;
+    }
     // The job lives on without its client, and so does the act.
-    const { decision } = permit;
-    const open = permit.keep();
-    ignore(recordJobEnd({ run, job, act, open, decision, context, boundary, withheld }));
+    ignore(recordJobEnd({ ...watched, open: permit.keep() }));
   });
   return job;
 }
 
-/** Until the job's end: its output at the client's pace, then how it ended. */
-async function sendOutput(
-  parts: StreamParts,
-  job: string,
-  output: MuxStream,
-  from: { readonly asked: number; readonly given: number },
-): Promise<void> {
-  const { socket, run } = parts;
-  let reached = from.given;
-  try {
-    for await (const { kind, bytes } of readJobChunks(output, ["stdout", "stderr"])) {
-      reached += bytes.length;
-      const number = kind === "stdout" ? FRAME_KINDS.stdout : FRAME_KINDS.stderr;
-      for (const frame of outputFrames(number, bytes)) await socket.send(frame);
-    }
-  } catch (thrown) {
-    throw isBrokenOutput(thrown) ? brokenOutput(job, thrown) : await run.streamFailure(thrown);
+/** Until the job's end: its output at the client's pace, then how it ended. Of a held job nothing before it is judged. */
+async function sendOutput(parts: StreamParts, job: string, output: OutputReader): Promise<void> {
+  const { socket, run, context } = parts;
+  for await (const { kind, bytes } of output.chunks(context.signal)) {
+    const number = kind === "stdout" ? FRAME_KINDS.stdout : FRAME_KINDS.stderr;
+    for (const frame of outputFrames(number, bytes)) await socket.send(frame);
   }
   const end = await run.call("job.wait", { job });
   await socket.send(
@@ -129,26 +123,11 @@ async function sendOutput(
       signal: end.signal,
       timed_out: end.timed_out,
       out_of_memory: end.out_of_memory,
-      // This client missed something: before its offset was kept, while it was slow, or on the way from the guest.
-      truncated: end.truncated || from.given > from.asked || reached < end.stdout_bytes + end.stderr_bytes,
+      truncated: end.truncated || output.isMissing(end.stdout_bytes + end.stderr_bytes),
       agent_us: end.agent_us,
     }),
   );
   socket.close(CLOSE_CODES.done, "the job ended");
-}
-
-/** Kinds of wire's chunk reader: what the owner sent is its fault, never the client's. */
-const BROKEN_KINDS: readonly string[] = ["bad_message", "wrong_direction", "too_large", "truncated"];
-
-function isBrokenOutput(thrown: unknown): thrown is Failure {
-  return thrown instanceof Failure && BROKEN_KINDS.includes(thrown.kind);
-}
-
-function brokenOutput(job: string, cause: Failure): Failure {
-  return apiFailure("internal", `Cannot read the output of job "${job}": its form is broken`, {
-    cause,
-    detail: cause.message,
-  });
 }
 
 /** Until the client leaves. What comes after the job's end is dropped: the client cannot know of it yet. */

@@ -28,18 +28,20 @@ export class Checkpoints {
     this.#key = key;
   }
 
-  /** Null: the ledger has none yet. Throws Failure("ledger_broken") when it is not what we signed. */
+  /** Null: the ledger has none yet. Also of a ledger that was set aside, by id@name. Throws Failure("ledger_broken") when it is not what we signed. */
   async read(ledger: string): Promise<LedgerHead | null> {
-    const found = await readJsonFile(this.#path(ledger)).catch((thrown: unknown) => {
+    const [id = "", archive] = ledger.split("@");
+    const path = archive === undefined ? this.#path(id) : this.#archivePath(id, archive);
+    const found = await readJsonFile(path).catch((thrown: unknown) => {
       if (thrown instanceof Failure) return thrown;
       throw thrown;
     });
     if (found === null) return null;
     const parsed = checkpointFile.safeParse(found);
-    if (!parsed.success || parsed.data.ledger !== ledger) throw damaged("cannot be read");
+    if (!parsed.success || parsed.data.ledger !== id) throw damaged("cannot be read");
     const { rows, head, signature, key_id } = parsed.data;
     // Another key was put in place by hand: its own signatures cannot be checked, but what they say still holds.
-    const isOurs = key_id !== this.#key.keyId || this.#key.isSigned(ledger, { rows, head }, signature);
+    const isOurs = key_id !== this.#key.keyId || this.#key.isSigned(id, { rows, head }, signature);
     if (!isOurs) throw damaged("is not what was signed");
     return { rows, head };
   }
@@ -59,7 +61,7 @@ export class Checkpoints {
     if (!ARCHIVE_NAME.test(name))
       throw apiFailure("internal", `Cannot keep the checkpoint of "${ledger}": a bad name`);
     try {
-      await rename(this.#path(ledger), join(this.#folder, `${ledger}.${name}.archived`));
+      await rename(this.#path(ledger), this.#archivePath(ledger, name));
       return true;
     } catch (thrown) {
       if (isMissing(thrown)) return false;
@@ -70,6 +72,10 @@ export class Checkpoints {
   async list(): Promise<string[]> {
     const names = (await readdir(this.#folder)).map((name) => FILE_NAME.exec(name)?.[1] ?? "");
     return names.filter((name) => ledgerId.safeParse(name).success);
+  }
+
+  #archivePath(ledger: string, name: string): string {
+    return join(this.#folder, `${ledger}.${name}.archived`);
   }
 
   #path(ledger: string): string {

@@ -8,7 +8,7 @@ import { LEDGER_LIMITS } from "./limits.ts";
 
 export interface HeadKeeperParts {
   readonly key: HeadKey;
-  readonly checkpoints: Pick<Checkpoints, "write">;
+  readonly checkpoints: Pick<Checkpoints, "read" | "write">;
   readonly link: () => LedgerLink | null;
   readonly monotonicMs: () => number;
   readonly log: ServiceLog;
@@ -16,8 +16,8 @@ export interface HeadKeeperParts {
 
 interface Kept {
   head: LedgerHead;
-  /** Rows of the last head that is signed and in its checkpoint. */
-  keptRows: number;
+  /** The last head that is signed and in its checkpoint; null: not looked at yet. */
+  kept: LedgerHead | null;
   lastMs: number;
   timer: NodeJS.Timeout | null;
   running: Promise<void>;
@@ -25,7 +25,8 @@ interface Kept {
 
 /**
  * Signs heads and keeps them: in the ledger, which answers when all of it is on the disk, then in the checkpoint. At
- * most once a second for each ledger, and whenever somebody asks.
+ * most once a second for each ledger, and whenever somebody asks. A chain only grows: a head of fewer rows, or another
+ * one of as many, is refused wherever it comes from.
  */
 export class HeadKeeper {
   readonly #parts: HeadKeeperParts;
@@ -35,12 +36,13 @@ export class HeadKeeper {
     this.#parts = parts;
   }
 
-  /** The ledger has this head now. */
+  /** The ledger has this head now. Throws "ledger_broken" where it had another one. */
   note(ledger: string, head: LedgerHead): void {
     const known = this.#kept.get(ledger);
-    const kept = known ?? {
+    if (known !== undefined) checkGrowth(ledger, known.head, head);
+    const kept: Kept = known ?? {
       head,
-      keptRows: 0,
+      kept: null,
       lastMs: Number.NEGATIVE_INFINITY,
       timer: null,
       running: Promise.resolve(),
@@ -71,14 +73,15 @@ export class HeadKeeper {
   }
 
   #schedule(ledger: string, kept: Kept): void {
-    if (kept.timer !== null || kept.head.rows === kept.keptRows) return;
+    if (kept.timer !== null || kept.head.rows === kept.kept?.rows) return;
     const waitMs = Math.max(0, kept.lastMs + LEDGER_LIMITS.signIntervalMs - this.#parts.monotonicMs());
     kept.timer = setTimeout(() => {
       this.keep(ledger).catch((thrown: unknown) => {
-        const isAway = thrown instanceof Failure && thrown.kind === "peer_lost";
+        const kind = thrown instanceof Failure ? thrown.kind : "internal";
         const cause = messageOf(thrown);
-        if (!isAway) this.#parts.log("warning", "a head was not kept", { vm_id: ledger, cause });
-        if (this.#kept.get(ledger) === kept) this.#schedule(ledger, kept);
+        const level = kind === "ledger_broken" ? "error" : "warning";
+        if (kind !== "peer_lost") this.#parts.log(level, "a head was not kept", { vm_id: ledger, cause });
+        if (this.#kept.get(ledger) === kept && kind !== "ledger_broken") this.#schedule(ledger, kept);
       });
     }, waitMs);
     kept.timer.unref();
@@ -88,10 +91,13 @@ export class HeadKeeper {
     const { key, checkpoints, monotonicMs } = this.#parts;
     const { head } = kept;
     const link = this.#parts.link();
-    if (head.rows === kept.keptRows) return;
+    if (head.rows === kept.kept?.rows) return;
     if (link === null)
       throw new Failure("peer_lost", `Cannot sign a head of "${ledger}": the ledger is away`);
     kept.lastMs = monotonicMs();
+    kept.kept ??= await checkpoints.read(ledger);
+    if (kept.kept !== null) checkGrowth(ledger, kept.kept, head);
+    if (head.rows === kept.kept?.rows) return;
     const signature = key.sign(ledger, head);
     await link.call(
       "producer",
@@ -100,6 +106,14 @@ export class HeadKeeper {
       { timeoutMs: LEDGER_LIMITS.readTimeoutMs },
     );
     await checkpoints.write(ledger, head, signature);
-    kept.keptRows = head.rows;
+    kept.kept = head;
   }
+}
+
+function checkGrowth(ledger: string, before: LedgerHead, { rows, head }: LedgerHead): void {
+  if (rows > before.rows || (rows === before.rows && head === before.head)) return;
+  throw new Failure(
+    "ledger_broken",
+    `Cannot sign a head of "${ledger}": its head after ${rows} rows contradicts the one after ${before.rows}`,
+  );
 }

@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, statfsSync } from "node:fs";
 import { join } from "node:path";
 import {
   apiFailure,
@@ -10,6 +10,7 @@ import {
   type LedgerRow,
   type LedgerTable,
   type ServiceStatus,
+  type VerifyResult,
 } from "@capsem/api";
 import { Failure, ignore, messageOf } from "@capsem/base";
 import type { MuxStream } from "@capsem/wire";
@@ -17,6 +18,7 @@ import type { AnyRow, LedgerWriter } from "../boundary/parts.ts";
 import type { HomeLayout } from "../home/layout.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import { settledWithin } from "../owner/settled.ts";
+import { ChainFollower } from "./chain-follower.ts";
 import type { Checkpoints } from "./checkpoints.ts";
 import { HeadKeeper } from "./head-keeper.ts";
 import type { HeadKey } from "./key-files.ts";
@@ -39,12 +41,17 @@ export interface LedgerClientParts {
   readonly log: ServiceLog;
 }
 
+type Listed = LedgerResult<"reader", "read.list">["ledgers"][number];
+const GONE = { name: null, rows: 0, bytes: 0, first_ms: null, last_ms: null, archived: 0 };
+
 type ReadMethod = LedgerMethod<"reader">;
 
 /** The service's side of the ledger: rows in, pages out, heads signed. */
 export class LedgerClient implements LedgerWriter {
   readonly #parts: LedgerClientParts;
   readonly #feeds = new Map<string, LedgerFeed>();
+  /** What is known of each chain in this service's life, also while nothing is written to it. */
+  readonly #chains = new Map<string, ChainFollower>();
   readonly #heads: HeadKeeper;
   readonly #waiters = new Waiters();
   readonly #weight = { characters: 0 };
@@ -63,7 +70,7 @@ export class LedgerClient implements LedgerWriter {
   appendAll(ledger: string, rows: readonly AnyRow[]): void {
     const feed = this.#feedOf(ledger);
     // What was begun while the ledger was whole is ended in the service's own.
-    if (feed.state === "broken" && ledger !== HOST_LEDGER && areEnds(rows)) {
+    if (feed.isBroken && ledger !== HOST_LEDGER && areEnds(rows)) {
       this.#feedOf(HOST_LEDGER).append(rows);
     } else feed.append(rows);
   }
@@ -78,7 +85,7 @@ export class LedgerClient implements LedgerWriter {
 
   async flush(ledger: string, signal?: AbortSignal): Promise<void> {
     await this.#feeds.get(ledger)?.flush(signal);
-    if (this.#feeds.get(ledger)?.state === "broken" && ledger !== HOST_LEDGER)
+    if (this.#feeds.get(ledger)?.isBroken === true && ledger !== HOST_LEDGER)
       await this.flush(HOST_LEDGER, signal);
   }
 
@@ -97,9 +104,13 @@ export class LedgerClient implements LedgerWriter {
   async finish(ledger: string): Promise<void> {
     const feed = this.#feeds.get(ledger);
     if (feed === undefined) return;
-    await feed.flush();
-    await this.#keepHead(feed);
-    feed.closeWhenIdle();
+    try {
+      await feed.flush();
+      await this.#keepHead(feed);
+    } finally {
+      // What could not be written yet is, when it can be, and then it is closed.
+      feed.closeWhenIdle();
+    }
   }
 
   /** A ledger that dies as it signs signs again. */
@@ -118,10 +129,23 @@ export class LedgerClient implements LedgerWriter {
   get status(): ServiceStatus["ledger"] {
     const { state, reason } = this.#parts.process;
     if (state !== "ok") return { state, reason };
+    const stuck = [...this.#feeds.values()].find(({ hasNoRoom }) => hasNoRoom);
+    if (stuck !== undefined) return { state: "away", reason: stuck.reason };
     const host = this.#feeds.get(HOST_LEDGER);
     // Without the service's own ledger nothing is done that belongs to no VM.
-    const isFailing = host?.state === "failing" || host?.state === "broken";
-    return isFailing ? { state: "away", reason: host.reason } : { state, reason: null };
+    const isFailing = host?.state === "failing" || host?.isBroken === true;
+    return isFailing ? { state: "away", reason: host.reason } : { state, reason: this.#brokenWords() };
+  }
+
+  /** A broken ledger holds up its own VM alone; whoever looks at the service is told. */
+  #brokenWords(): string | null {
+    const ids = this.broken.map(({ ledger }) => ledger);
+    if (ids.length === 0) return null;
+    const named = ids.slice(0, LEDGER_LIMITS.brokenNamedMax);
+    const more = ids.length > named.length ? ` and ${ids.length - named.length} more` : "";
+    const words = ids.length === 1 ? "the ledger of VM" : "the ledgers of VMs";
+    const are = ids.length === 1 ? "is" : "are";
+    return `${words} ${named.join(", ")}${more} ${are} broken; \`capsem ledger verify\` says where`;
   }
 
   /** What the process could not be confined by, and second walls that are missing; both empty: nothing to say. */
@@ -133,8 +157,19 @@ export class LedgerClient implements LedgerWriter {
   /** Ledgers that are broken, and why. */
   get broken(): readonly { readonly ledger: string; readonly reason: string | null }[] {
     return [...this.#feeds.values()]
-      .filter(({ state }) => state === "broken")
+      .filter(({ isBroken }) => isBroken)
       .map(({ ledger, reason }) => ({ ledger, reason }));
+  }
+
+  /**
+   * A verification found that it is not what was written. From now on it is as if its own walk had found it: acts of its
+   * VM are refused, it does not start, and no head of it is signed, until it is set aside.
+   */
+  foundBroken(ledger: string, reason: string): void {
+    // One that was set aside takes no rows anyway.
+    if (ledger.includes("@")) return;
+    this.#feedOf(ledger).foundBroken(reason);
+    ignore(this.#heads.forget(ledger));
   }
 
   /** The settings have another limit. */
@@ -170,6 +205,14 @@ export class LedgerClient implements LedgerWriter {
     }
   }
 
+  /** Ledgers that are there, that were set aside, and those of which only the checkpoint is left. */
+  async list(signal?: AbortSignal): Promise<Listed[]> {
+    const { ledgers } = await this.read("read.list", {}, signal);
+    const known = new Set<string>(ledgers.map(({ vm_id: id }) => id));
+    const gone = (await this.#parts.checkpoints.list()).filter((id) => !known.has(id));
+    return [...ledgers, ...gone.map((id) => ({ ...GONE, vm_id: id }))];
+  }
+
   /** JSON lines; the caller ends or resets the stream. */
   async export(ledger: string, signal?: AbortSignal): Promise<MuxStream> {
     await this.#flushFor(ledger, signal);
@@ -190,15 +233,27 @@ export class LedgerClient implements LedgerWriter {
     return this.#parts.key.publicKey;
   }
 
-  /** Sets the ledger and its checkpoint aside; the next row begins a new one. Answers what it is called there. */
-  async archive(ledger: string): Promise<string> {
+  /** Whether every row from the first is what was written, and every head what was signed. */
+  async verify(ledger: string, signal?: AbortSignal): Promise<VerifyResult> {
+    const request = { ledger, checkpoint: await this.checkpointOf(ledger), public_key: this.publicKey };
+    return await this.read("read.verify", request, signal, LEDGER_LIMITS.verifyTimeoutMs);
+  }
+
+  /**
+   * Sets a broken ledger and its checkpoint aside; the next row begins a new one. Answers what it is called there.
+   * Throws "wrong_state" for one that is whole: evidence is not put out of the way.
+   */
+  async archive(ledger: string, signal?: AbortSignal): Promise<string> {
     const { checkpoints } = this.#parts;
+    await this.#refuseWhole(ledger, signal);
     const link = await this.#letGo(ledger);
     try {
       const { name } = await link.call("maintainer", "keep.archive", { ledger }, SHORT);
       await checkpoints.archive(ledger, name);
+      this.#chains.get(ledger)?.reset();
       return name;
     } catch (thrown) {
+      this.#chains.get(ledger)?.forget();
       const isGone = thrown instanceof Failure && thrown.kind === "ledger_not_found";
       // Files that are gone, and a checkpoint that says they were there, is a broken ledger like another.
       if (isGone && (await checkpoints.archive(ledger, ARCHIVED_BEFORE))) return ARCHIVED_BEFORE;
@@ -213,7 +268,21 @@ export class LedgerClient implements LedgerWriter {
     const link = await this.#letGo(ledger);
     await link.call("maintainer", "keep.remove", { ledger }, SHORT);
     await this.#parts.checkpoints.remove(ledger);
+    this.#chains.get(ledger)?.reset();
     this.#feeds.get(ledger)?.reset();
+  }
+
+  async #refuseWhole(ledger: string, signal: AbortSignal | undefined): Promise<void> {
+    if (this.#feeds.get(ledger)?.isBroken === true) return;
+    try {
+      if (!(await this.verify(ledger, signal)).is_whole) return;
+    } catch (thrown) {
+      // A checkpoint that cannot be trusted is a fault; of files that are gone the caller finds out by itself.
+      const kind = thrown instanceof Failure ? thrown.kind : null;
+      if (kind === "ledger_broken" || kind === "ledger_not_found") return;
+      throw thrown;
+    }
+    throw apiFailure("wrong_state", `Cannot set the ledger of "${ledger}" aside: it is whole`);
   }
 
   /** Every row committed, every head signed, every file closed, as far as the time allows; then the process ends. */
@@ -294,7 +363,9 @@ export class LedgerClient implements LedgerWriter {
       newGeneration,
       checkpoint: (id) => checkpoints.read(id),
       hasFiles: (id) => existsSync(join(layout.ledgers, id)),
+      chain: this.#chainOf(ledger),
       bytesMax: () => this.#vmBytesMax,
+      isDiskFull: () => isDiskFull(layout.ledgers),
       onHead: (id, head) => this.#heads.note(id, head),
       keepHead: (id) => this.#heads.keep(id),
       onClosed: (id) => this.#forget(id),
@@ -305,6 +376,12 @@ export class LedgerClient implements LedgerWriter {
     });
     this.#feeds.set(ledger, feed);
     return feed;
+  }
+
+  #chainOf(ledger: string): ChainFollower {
+    const chain = this.#chains.get(ledger) ?? new ChainFollower(ledger);
+    this.#chains.set(ledger, chain);
+    return chain;
   }
 
   #forget(ledger: string): void {
@@ -330,6 +407,11 @@ export class LedgerClient implements LedgerWriter {
   #waitingRows(): number {
     return [...this.#feeds.values()].reduce((sum, { waiting }) => sum + waiting, 0);
   }
+}
+
+function isDiskFull(folder: string): boolean {
+  const { bavail, bsize, ffree, files } = statfsSync(folder);
+  return bavail * bsize < LEDGER_LIMITS.diskBytesMin || (files > 0 && ffree === 0);
 }
 
 const SHORT = { timeoutMs: LEDGER_LIMITS.readTimeoutMs };

@@ -10,8 +10,10 @@ export function ledgerFailure(kind: LedgerKind, ledger: string, reason: string |
 
 const WORDS: Readonly<Record<LedgerKind, (name: string, ledger: string, reason: string | null) => string>> = {
   ledger_away: (_name, _ledger, reason) => `the ledger is away (${reason ?? "it is being started"})`,
-  ledger_full: (name) =>
-    `the ledger of ${name} is full; delete the VM, whose ledger stays, or raise \`ledger.vm_mib_max\``,
+  ledger_full: (name, _ledger, reason) =>
+    reason === null
+      ? `the ledger of ${name} is full; delete the VM, whose ledger stays, or raise \`ledger.vm_mib_max\``
+      : `the ledger of ${name} is full (${reason})`,
   ledger_broken: (name, ledger, reason) =>
     `the ledger of ${name} is broken (${reason ?? "it is not what was written"}); \`capsem ledger verify ${ledger}\` says where, and with \`--archive\` sets it aside`,
 };

@@ -1,36 +1,17 @@
 import { type ErrorKind, HOST_LEDGER, type LedgerHead } from "@capsem/api";
 import { assert, Failure, messageOf } from "@capsem/base";
 import type { AnyRow } from "../boundary/parts.ts";
-import type { ServiceLog } from "../log/service-log.ts";
+import type { FeedParts } from "./feed-parts.ts";
 import { ledgerFailure } from "./ledger-failure.ts";
 import type { LedgerLink } from "./ledger-link.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { OpenActs } from "./open-acts.ts";
-import { areEssential, charactersOf } from "./row-code.ts";
-import { RowQueue, type Weight } from "./row-queue.ts";
+import { areEnds, areEssential, charactersOf, encodeRow } from "./row-code.ts";
+import { RowQueue } from "./row-queue.ts";
 import { Waiters } from "./waiters.ts";
 
-export interface FeedParts {
-  /** Of the process that lives now. */
-  readonly link: () => LedgerLink | null;
-  /** How long there has been none, and how long an act may wait for one now. */
-  readonly away: () => { readonly ms: number; readonly waitMs: number; readonly reason: string | null };
-  readonly newGeneration: () => string;
-  /** Null: there was none before. Throws when it cannot be trusted. */
-  readonly checkpoint: (ledger: string) => Promise<LedgerHead | null>;
-  /** Whether it has files, asked before its first opening. */
-  readonly hasFiles: (ledger: string) => boolean;
-  readonly bytesMax: (ledger: string) => number;
-  readonly onHead: (ledger: string, head: LedgerHead) => void;
-  /** Before its files are closed. */
-  readonly keepHead: (ledger: string) => Promise<void>;
-  readonly onClosed: (ledger: string) => void;
-  /** What was taken, and cannot be stored there any more. */
-  readonly handOn: (ledger: string, rows: readonly AnyRow[]) => void;
-  readonly monotonicMs: () => number;
-  readonly log: ServiceLog;
-  readonly weight: Weight;
-}
+/** Why a ledger is full that is not at its limit. */
+const NO_ROOM = "the disk has no room; what frees some still works: stop, delete, purge, export";
 
 export type FeedState = "opening" | "ok" | "full" | "failing" | "broken";
 
@@ -48,7 +29,6 @@ export class LedgerFeed {
   #generation: string | null = null;
   /** Rows of this generation that are committed. */
   #acknowledged = 0;
-  #head: LedgerHead | null = null;
   #bytes = 0;
   #openedOn: LedgerLink | null = null;
   /** A link that broke under us: the next one is waited for. */
@@ -62,11 +42,15 @@ export class LedgerFeed {
   #sent = 0;
   /** Not even the reserve has room. */
   #isStuck = false;
+  /** The disk has none for any ledger: the rows that were taken wait for some. */
+  hasNoRoom = false;
   #probedMs = Number.NEGATIVE_INFINITY;
   readonly #acts = new OpenActs();
   #failures = 0;
   #failingMs = 0;
   #retry: NodeJS.Timeout | null = null;
+  /** What somebody else found, until the driving loop comes to it. */
+  #found: string | null = null;
   #isDriving = false;
   #isWakeSet = false;
 
@@ -87,13 +71,19 @@ export class LedgerFeed {
   /** All or none. Throws why they are not taken. */
   append(rows: readonly AnyRow[]): void {
     const isEssential = areEssential(rows);
-    if (this.state === "broken") throw this.failure("ledger_broken");
-    if (this.#isStuck) throw this.failure("ledger_full");
+    if (this.isBroken) throw this.failure("ledger_broken");
+    // What was begun is ended in evidence, as soon as the disk has room again.
+    if (this.#isStuck && !(this.hasNoRoom && areEnds(rows))) throw this.failure("ledger_full");
     if (!isEssential) this.#refuseWhenClosed();
-    for (const { table, row } of rows) {
-      assert(charactersOf(row) <= LEDGER_LIMITS.rowCharactersMax, `a row of ${table} is beyond every cap`);
+    // What no ledger would take is refused here, before anything is done: nothing that was taken is ever lost.
+    const encoded = rows.map((row) => ({ row, wire: encodeRow(row) }));
+    for (const { row, wire } of encoded) {
+      assert(
+        charactersOf(wire) <= LEDGER_LIMITS.rowCharactersMax,
+        `a row of ${row.table} is beyond every cap`,
+      );
     }
-    if (!this.#queue.push(rows, isEssential)) {
+    if (!this.#queue.push(encoded, isEssential)) {
       throw ledgerFailure("ledger_away", this.ledger, "it does not keep up: too many rows wait for it");
     }
     for (const row of rows) this.#acts.note(row);
@@ -103,7 +93,12 @@ export class LedgerFeed {
   }
 
   failure(kind: "ledger_away" | "ledger_full" | "ledger_broken"): Failure<ErrorKind> {
-    return ledgerFailure(kind, this.ledger, this.reason ?? this.#parts.away().reason);
+    const reason = this.#found ?? this.reason;
+    return ledgerFailure(
+      kind,
+      this.ledger,
+      kind === "ledger_full" ? reason : (reason ?? this.#parts.away().reason),
+    );
   }
 
   /** Resolves when it is known whether rows are taken; a full or broken ledger says so to `append`. */
@@ -124,13 +119,14 @@ export class LedgerFeed {
    * more, in the same generation. Throws "ledger_broken".
    */
   async checkWhole(signal?: AbortSignal): Promise<void> {
-    if (this.state === "broken") throw this.failure("ledger_broken");
+    if (this.isBroken) throw this.failure("ledger_broken");
     if (this.#walk === "done") return;
     this.#walk = "asked";
     this.#wants = "open";
     this.wake();
     const isWalked = () => {
-      if (this.state === "broken") throw this.failure("ledger_broken");
+      if (this.isBroken) throw this.failure("ledger_broken");
+      if (this.hasNoRoom) throw this.failure("ledger_full");
       return this.#walk === "done";
     };
     const late = () => this.failure("ledger_away");
@@ -167,15 +163,27 @@ export class LedgerFeed {
     await this.#waiters.until(isClosed, timeoutMs, () => this.failure("ledger_away"));
   }
 
-  /** Somebody else set its files aside or removed them: the next row begins a new ledger. */
+  /** Somebody looked, and it is not what was written: no row is taken from now on. What is being sent is let end. */
+  foundBroken(reason: string): void {
+    if (this.isBroken) return;
+    this.#found = reason;
+    this.reason = reason;
+    this.wake();
+  }
+
+  get isBroken(): boolean {
+    return this.state === "broken" || this.#found !== null;
+  }
+
+  /** Somebody else had its files: what is there now is looked at before the next row. */
   reset(): void {
     this.#endGeneration();
     this.#clearRetry();
-    this.#existed = false;
+    this.#existed = null;
     this.#acts.clear();
     this.#wants = "nothing";
     this.#walk = "none";
-    this.#head = null;
+    this.#found = null;
     this.#bytes = 0;
     this.#set("opening", null);
     this.#waiters.tell();
@@ -183,8 +191,10 @@ export class LedgerFeed {
 
   limitChanged(): void {
     this.#probedMs = Number.NEGATIVE_INFINITY;
-    this.#isStuck = false;
-    if (this.state === "ok" || this.state === "full") this.#measure(this.#bytes);
+    if (!this.hasNoRoom) {
+      this.#isStuck = false;
+      if (this.state === "ok" || this.state === "full") this.#measure(this.#bytes);
+    }
     this.#clearRetry();
     this.wake();
   }
@@ -224,7 +234,8 @@ export class LedgerFeed {
   }
 
   #next(): (() => Promise<void>) | null {
-    const link = this.#parts.link();
+    const [link, found] = [this.#parts.link(), this.#found];
+    if (found !== null && this.state !== "broken") return async () => this.#break(found);
     if (link === null || link === this.#lostOn || this.state === "broken" || this.#retry !== null)
       return null;
     const hasRows = this.#queue.length > 0;
@@ -242,16 +253,20 @@ export class LedgerFeed {
     const { ledger } = this;
     this.#sent = 0;
     this.#existed ??= this.#parts.hasFiles(ledger);
-    const checkpoint = this.#head ?? (await this.#parts.checkpoint(ledger));
+    const { chain } = this.#parts;
+    const checkpoint = chain.known ?? (await this.#parts.checkpoint(ledger));
     const hasPast = this.#existed || checkpoint !== null;
     const whole = this.#walk === "asked" && hasPast;
     this.#generation ??= this.#parts.newGeneration();
+    chain.begin(checkpoint, this.#existed);
+    chain.enter(this.#generation);
     const { rows, head, bytes, interrupted } = await link.call(
       "producer",
       "ledger.open",
       { ledger, generation: this.#generation, checkpoint, whole },
       { timeoutMs: LEDGER_LIMITS.wholeTimeoutMs },
     );
+    await this.#follow(link, { rows, head });
     if (interrupted > 0) this.#parts.log("warning", "acts were interrupted", { vm_id: ledger, interrupted });
     this.#openedOn = link;
     // One of this service's own making has no row that was not written under its eyes.
@@ -261,12 +276,16 @@ export class LedgerFeed {
 
   async #send(link: LedgerLink): Promise<void> {
     const { ledger } = this;
-    const { rows, fault } = this.#queue.gather(this.#alone > 0);
-    if (fault !== null) return this.#giveUp(1, fault);
+    const rows = this.#queue.gather(this.#alone > 0);
     if (rows.length === 0 || this.#generation === null) return;
     const params = { ledger, generation: this.#generation, first: this.#acknowledged + 1, rows };
     this.#sent = rows.length;
-    const { rows: total, head, bytes } = await link.call("producer", "ledger.append", params);
+    // Hashed while the ledger does the same, so that nobody has to believe it.
+    const [{ rows: total, head, bytes }] = await Promise.all([
+      link.call("producer", "ledger.append", params),
+      this.#parts.chain.send(params.first, rows),
+    ]);
+    await this.#follow(link, { rows: total, head });
     this.#acknowledged += rows.length;
     this.#alone = Math.max(0, this.#alone - rows.length);
     this.#queue.drop(rows.length);
@@ -298,6 +317,7 @@ export class LedgerFeed {
     };
     this.#sent = 0;
     const { rows, head, bytes } = await link.call("producer", "ledger.append", params);
+    await this.#follow(link, { rows, head });
     this.#learn({ rows, head }, bytes);
   }
 
@@ -309,13 +329,27 @@ export class LedgerFeed {
     this.#openedOn = null;
     this.#generation = null;
     this.#acknowledged = 0;
+    this.#unstick();
+  }
+
+  #unstick(): void {
+    if (this.hasNoRoom) this.#parts.log("info", "a ledger has room again", { vm_id: this.ledger });
     this.#isStuck = false;
+    this.hasNoRoom = false;
+  }
+
+  /** No head is signed that is not what was sent. */
+  #follow(link: LedgerLink, head: LedgerHead): Promise<void> {
+    const { ledger } = this;
+    return this.#parts.chain.follow(head, async (after, until) => {
+      const { rows } = await link.call("producer", "ledger.rows", { ledger, after, until });
+      return rows;
+    });
   }
 
   #learn(head: LedgerHead, bytes: number): void {
     this.#failures = 0;
-    this.#isStuck = false;
-    this.#head = head;
+    this.#unstick();
     this.#measure(bytes);
     this.#parts.onHead(this.ledger, head);
   }
@@ -348,12 +382,20 @@ export class LedgerFeed {
       case "ledger_full":
         this.#full();
         break;
+      case "disk_full":
+        this.#noRoom();
+        break;
       default:
-        if (this.state !== "failing") this.#failingMs = this.#parts.monotonicMs();
-        this.#set("failing", reason);
-        this.#parts.log("error", "the ledger failed", { vm_id: this.ledger, kind, cause: reason });
-        this.#retryLater();
+        if (kind === "ledger_failed" && this.#parts.isDiskFull()) this.#noRoom();
+        else this.#failing(kind, reason);
     }
+  }
+
+  #failing(kind: string, cause: string): void {
+    if (this.state !== "failing") this.#failingMs = this.#parts.monotonicMs();
+    this.#set("failing", cause);
+    this.#parts.log("error", "the ledger failed", { vm_id: this.ledger, kind, cause });
+    this.#retryLater();
   }
 
   /** Nothing of the batch is stored, for one row in it. What does not fit alone is not lost: the service's own has it. */
@@ -367,6 +409,15 @@ export class LedgerFeed {
       this.#isStuck = this.#queue.length > 0;
       this.#retryLater();
     }
+  }
+
+  /** Nothing of the batch is stored, and no other ledger has room either. It is tried again. */
+  #noRoom(): void {
+    if (!this.hasNoRoom) this.#parts.log("error", "a ledger has no room on the disk", { vm_id: this.ledger });
+    this.#set("full", NO_ROOM);
+    this.#isStuck = true;
+    this.hasNoRoom = true;
+    this.#retryLater();
   }
 
   /** Taken, and unfit for every ledger: a mistake of ours, which must not hold up what comes behind. */
@@ -406,7 +457,7 @@ export class LedgerFeed {
   }
 
   #isSettled(): boolean {
-    if (this.state === "broken") return true;
+    if (this.isBroken || this.hasNoRoom) return true;
     const isOpen = this.#openedOn !== null && this.#openedOn === this.#parts.link();
     return isOpen && this.#openedOn !== this.#lostOn && (this.state === "ok" || this.state === "full");
   }

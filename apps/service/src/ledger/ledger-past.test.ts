@@ -109,6 +109,9 @@ test("an archived ledger begins anew, and its checkpoint is kept beside it", asy
   append(client, 0, 5);
   await client.finish(VM);
   const { checkpoints } = homeLayout(home);
+  expect(await kindOfLater(client.archive(VM))).toBe("wrong_state");
+  expect(existsSync(join(checkpoints, `${VM}.json`))).toBe(true);
+  client.foundBroken(VM, "row 3 is not what was written");
   const name = await client.archive(VM);
   expect(existsSync(join(checkpoints, `${VM}.json`))).toBe(false);
   expect(existsSync(join(checkpoints, `${VM}.${name}.archived`))).toBe(true);

@@ -117,18 +117,26 @@ test("a gap is a broken ledger: acknowledged rows are gone", async () => {
   expect(hashes(fake, "host")).toEqual(["h5"]);
 });
 
-test("a row that no table can hold is found among its neighbours, said and left out", async () => {
-  const { client, fake, log } = await rigOf();
+test("a row that no table can hold is refused before anything is done, with those that belong to it", async () => {
+  const { client, fake } = await rigOf();
   append(client, 0, 3);
   const wrong = { ...body(3).row, original_bytes: "three" } as unknown as LedgerRow<"event_body_blobs">;
-  client.append(VM, "event_body_blobs", wrong);
-  append(client, 4, 7);
+  expect(() => client.append(VM, "event_body_blobs", wrong)).toThrow(/original_bytes is no safe integer/);
   const lacking = { ...body(7).row, hash: undefined } as unknown as LedgerRow<"event_body_blobs">;
-  client.append(VM, "event_body_blobs", lacking);
-  append(client, 8, 10);
+  expect(() => client.appendAll(VM, [body(6), { table: "event_body_blobs", row: lacking }])).toThrow(
+    /has no hash/,
+  );
+  append(client, 3, 5);
   await client.flush(VM);
-  expect(hashes(fake)).toEqual(numbered(10).filter((name) => name !== "h3" && name !== "h7"));
-  expect(log.filter(({ message }) => message === "rows were lost")).toHaveLength(2);
+  expect(hashes(fake)).toEqual(numbered(5));
+});
+
+test("a row that the ledger refuses all the same is found among its neighbours, said and left out", async () => {
+  const { client, fake, log } = await rigOf({ appendFailures: ["bad_row", "bad_row"] });
+  append(client, 0, 5);
+  await client.flush(VM);
+  expect(hashes(fake)).toEqual(numbered(5).slice(1));
+  expect(log.filter(({ message }) => message === "rows were lost")).toHaveLength(1);
 });
 
 test("a row beyond every cap is a mistake of ours, at once", async () => {

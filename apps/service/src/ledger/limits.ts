@@ -3,11 +3,15 @@ const KIB = 1024;
 const MIB = 1024 * KIB;
 
 export const LEDGER_LIMITS = {
+  /** Broken ledgers that the status names; `ledger list` has all. */
+  brokenNamedMax: 3,
   /** One call: a transaction that is over in milliseconds, and a message far below what rpc takes. */
   batchRowsMax: 2_000,
   batchBytesMax: 1 * MIB,
-  /** One text of a row but a body, as the ledger has it. */
-  textBytesMax: 256 * KIB,
+  /** Rows of a batch that are hashed before other work has its turn: a millisecond. */
+  hashedAtOnceMax: 200,
+  /** Rules that matched one act and are recorded with it: more are counted. Readers show as many. */
+  matchedRulesMax: 256,
   /** Beyond a stored body (256 KiB a field, 64 KiB of an act's content): one more is a mistake of ours. */
   rowCharactersMax: 4 * MIB,
   /** Of one ledger, while its rows are not committed: some seconds of the busiest VM. */
@@ -51,6 +55,8 @@ export const LEDGER_LIMITS = {
   signIntervalMs: 1_000,
   /** A ledger that dies each time it signs is broken in another way. */
   signTries: 3,
+  /** A disk with less is full: a ledger's log grows by pages of a few KiB, its index by 32 KiB at once. */
+  diskBytesMin: 64 * KIB,
   keyFileBytesMax: 4 * KIB,
   /** Its database, log and shared memory on each connection, for each VM that runs. */
   openFilesMax: 4_096,

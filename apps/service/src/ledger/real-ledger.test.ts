@@ -5,10 +5,12 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { sleep } from "@capsem/base";
 import { builtPath } from "@capsem/native";
+import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, expect, test, vi } from "vitest";
 import { createHome, homeLayout } from "../home/layout.ts";
 import { nodePowers } from "../powers-node.ts";
 import { bundled } from "../testing/bundle.ts";
+import { decision, lifecycle } from "../testing/ledger-rig.ts";
 import { openKeys } from "./key-files.ts";
 import type { LedgerClient } from "./ledger-client.ts";
 import { startLedger } from "./start-ledger.ts";
@@ -73,8 +75,8 @@ function append(client: LedgerClient, from: number, to: number): void {
   for (let n = from; n < to; n++) client.append(VM, "event_body_blobs", bodyRow(`${n} `.padEnd(100, "x")));
 }
 
-async function exported(client: LedgerClient): Promise<Record<string, unknown>[]> {
-  const stream = await client.export(VM);
+async function exported(client: LedgerClient, ledger = VM): Promise<Record<string, unknown>[]> {
+  const stream = await client.export(ledger);
   const chunks: Uint8Array[] = [];
   for (let chunk = await stream.read(); chunk !== null; chunk = await stream.read()) chunks.push(chunk);
   stream.end();
@@ -178,6 +180,27 @@ test(`${ROUNDS} kills of the service under load keep every flushed row, and the 
   }
 });
 
+test("acts that the ledger gave up are believed: it ended in order, their ends are its own, and all goes on", async () => {
+  const { client, pids } = await start();
+  client.appendAll(VM, [decision("open"), decision("life", "vm.lifecycle")]);
+  append(client, 0, 10);
+  await client.flush(VM);
+  process.kill(pids().at(-1) ?? 0, "SIGTERM");
+  append(client, 10, 20);
+  await client.flush(VM);
+  // Where its producer comes back after all there are two ends, and the one that it says counts.
+  client.appendAll(VM, [lifecycle("life", "stop"), decision("more")]);
+  await client.flush(VM);
+  await client.finish(VM);
+  process.kill(pids().at(-1) ?? 0, "SIGTERM");
+  append(client, 20, 21);
+  await client.flush(VM);
+  expect(pids().length).toBe(3);
+  expect(client.broken).toEqual([]);
+  await client.finish(VM);
+  expect(await verified(client)).toMatchObject({ is_whole: true, rows: 28, signed_rows: 28, fault: null });
+});
+
 test("an older copy put in a ledger's place is found; set aside, its VM has a new one", async () => {
   const first = await start();
   append(first.client, 0, 100);
@@ -204,10 +227,50 @@ test("an older copy put in a ledger's place is found; set aside, its VM has a ne
   expect(await third.client.checkpointOf(VM)).toBeNull();
 });
 
+test("a ledger whose folder was removed is cut, is in the list, and is set aside like another broken one", async () => {
+  const first = await start();
+  append(first.client, 0, 20);
+  await first.client.close();
+  rmSync(join(homeLayout(first.home).ledgers, VM), { recursive: true });
+  const { client } = await start(first.home);
+  expect(await client.list()).toContainEqual(expect.objectContaining({ vm_id: VM, rows: 0, archived: 0 }));
+  expect(await client.verify(VM)).toMatchObject({ is_whole: false, fault: { kind: "cut", row: 1 } });
+  await expect(client.checkWhole(VM)).rejects.toMatchObject({ kind: "ledger_broken" });
+  expect(() => append(client, 0, 1)).toThrow(/--archive/);
+  await client.archive(VM);
+  await client.checkWhole(VM);
+  append(client, 0, 3);
+  await client.finish(VM);
+  expect(await client.verify(VM)).toMatchObject({ is_whole: true, rows: 3, signed_rows: 3 });
+});
+
+test("one that was set aside can be verified against its own checkpoint, and exported", async () => {
+  const { client, home } = await start();
+  append(client, 0, 20);
+  await client.finish(VM);
+  client.foundBroken(VM, "somebody looked");
+  const archived = `${VM}@${await client.archive(VM)}`;
+  append(client, 100, 101);
+  await client.finish(VM);
+  expect(await client.verify(archived)).toMatchObject({ vm_id: archived, is_whole: true, signed_rows: 20 });
+  expect((await exported(client, archived)).length).toBe(20);
+  const db = new DatabaseSync(
+    join(homeLayout(home).ledgers, archived.replace("@", "/archive/"), "session.db"),
+  );
+  db.exec("DELETE FROM ledger_chain WHERE n > 10; DELETE FROM event_body_blobs WHERE row_id > 10");
+  db.close();
+  expect(await client.verify(archived)).toMatchObject({ fault: { kind: "cut", row: 11 } });
+  // What is found there says nothing of the ledger that is in use.
+  client.foundBroken(archived, "it is cut");
+  expect(client.broken).toEqual([]);
+});
+
 test("one that is open is set aside with all its rows, and goes on from its first", async () => {
   const { client } = await start();
   append(client, 0, 50);
   await client.flush(VM);
+  await expect(client.archive(VM)).rejects.toMatchObject({ kind: "wrong_state" });
+  client.foundBroken(VM, "somebody looked");
   const name = await client.archive(VM);
   append(client, 0, 5);
   await client.finish(VM);

@@ -1,7 +1,7 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { HOST_LEDGER, type LedgerResult } from "@capsem/api";
-import { messageOf } from "@capsem/base";
+import { Failure, messageOf } from "@capsem/base";
 import type { ActDraft, Boundary } from "../boundary/parts.ts";
 import type { HomeLayout } from "../home/layout.ts";
 import type { ServiceLog } from "../log/service-log.ts";
@@ -87,13 +87,22 @@ export class Retention {
     if (!this.#isGone(id)) return false;
     try {
       boundary.note(this.#draft(old, why), "done");
-      await ledger.flush(HOST_LEDGER);
+      await this.#flush();
       await ledger.remove(id);
       log("info", "old ledger removed", { vm_id: id, rows, bytes, why });
       return true;
     } catch (thrown) {
       log("error", "cannot remove an old ledger", { vm_id: id, cause: messageOf(thrown) });
       return false;
+    }
+  }
+
+  /** Where there is no room for the row that says it, the log alone does: the removal makes some. */
+  async #flush(): Promise<void> {
+    try {
+      await this.#parts.ledger.flush(HOST_LEDGER);
+    } catch (thrown) {
+      if (!(thrown instanceof Failure) || thrown.kind !== "ledger_full") throw thrown;
     }
   }
 

@@ -1,19 +1,17 @@
-import { messageOf } from "@capsem/base";
 import type { AnyRow } from "../boundary/parts.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
-import { bytesOf, charactersOf, encodeRow, type WireRow } from "./row-code.ts";
+import { bytesOf, charactersOf, type WireRow } from "./row-code.ts";
 
-interface Waiting {
+/** A row, and what is sent of it. */
+export interface Encoded {
   readonly row: AnyRow;
+  readonly wire: WireRow;
+}
+
+interface Waiting extends Encoded {
   readonly characters: number;
   /** The last of those that were taken together. */
   readonly isLast: boolean;
-}
-
-export interface Batch {
-  readonly rows: WireRow[];
-  /** Why the first row of all can be sent to nobody: a mistake of ours. `rows` is empty then. */
-  readonly fault: string | null;
 }
 
 /** What all queues hold together, counted in one place. */
@@ -21,10 +19,7 @@ export interface Weight {
   characters: number;
 }
 
-/**
- * Rows of one ledger from their taking to their commit, in order. Encoded when they are sent: whoever appends pays for
- * a push alone.
- */
+/** Rows of one ledger from their taking to their commit, in order. */
 export class RowQueue {
   /** Of all rows ever taken, and of those that are committed: a flush waits for a number. */
   taken = 0;
@@ -44,13 +39,13 @@ export class RowQueue {
   }
 
   /** Takes all or none. False: too much waits. */
-  push(rows: readonly AnyRow[], areEnds: boolean): boolean {
-    const weights = rows.map(({ row }) => charactersOf(row));
+  push(rows: readonly Encoded[], areEnds: boolean): boolean {
+    const weights = rows.map(({ wire }) => charactersOf(wire));
     const characters = weights.reduce((sum, each) => sum + each, 0);
     if (!this.#hasRoom(rows.length, characters, areEnds)) return false;
     const last = rows.length - 1;
-    for (const [index, row] of rows.entries()) {
-      this.#rows.push({ row, characters: weights[index] ?? 0, isLast: index === last });
+    for (const [index, { row, wire }] of rows.entries()) {
+      this.#rows.push({ row, wire, characters: weights[index] ?? 0, isLast: index === last });
     }
     this.#weigh(characters);
     this.taken += rows.length;
@@ -61,25 +56,18 @@ export class RowQueue {
    * The first rows that make one call: at least one, however large. `isAlone`: only those that were taken together with
    * the first.
    */
-  gather(isAlone: boolean): Batch {
+  gather(isAlone: boolean): WireRow[] {
     const rows: WireRow[] = [];
     let bytes = 0;
     for (let at = this.#first; at < this.#rows.length && rows.length < LEDGER_LIMITS.batchRowsMax; at++) {
       const waiting = this.#rows[at];
       if (waiting === undefined) break;
-      try {
-        const row = encodeRow(waiting.row);
-        bytes += bytesOf(row);
-        if (rows.length > 0 && bytes > LEDGER_LIMITS.batchBytesMax) break;
-        rows.push(row);
-      } catch (thrown) {
-        // Those before it go first.
-        if (rows.length > 0) break;
-        return { rows, fault: messageOf(thrown) };
-      }
+      bytes += bytesOf(waiting.wire);
+      if (rows.length > 0 && bytes > LEDGER_LIMITS.batchBytesMax) break;
+      rows.push(waiting.wire);
       if (isAlone && waiting.isLast) break;
     }
-    return { rows, fault: null };
+    return rows;
   }
 
   /** The first rows have left: they are committed, or were given up. */

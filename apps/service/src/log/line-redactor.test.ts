@@ -94,7 +94,9 @@ async function sayAll(lines: LineRedactor, isRedacting: boolean): Promise<void> 
   await file.close();
   const logs = await VmLogs.open(join(folder, "vm"));
   const starter = { start: async (start: OwnerStart) => ownerThatSays(start) };
-  await redactedStarter(starter, lines).start({ onLogLine: (line: string) => logs.take(line) } as OwnerStart);
+  await redactedStarter(starter, () => lines).start({
+    onLogLine: (line: string) => logs.take(line),
+  } as OwnerStart);
   await logs.close();
   const findings = new FindingBook(() => 0, isRedacting ? (text) => redactor.text(text).text : undefined);
   findings.add("server_error", null, `exec failed: ${SECRET}`, `${"x".repeat(490)}${SECRET}`);

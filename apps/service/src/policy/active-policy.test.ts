@@ -1,20 +1,21 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { SecretRedactor } from "../credential/redactor.ts";
 import { ActivePolicy, showingPolicy } from "./active-policy.ts";
 import { type TempPolicy, uid, useTempPolicies } from "./testing/temp-policy.ts";
 
 const temp = useTempPolicies();
 const EDIT = [{ kind: "set", key: "limits.running_max", value: 5 }] as const;
 
-async function showing(rig: TempPolicy, running: string[]) {
+async function showing(rig: TempPolicy, running: string[], redactor = new SecretRedactor()) {
   const store = await rig.open();
   for (const id of running) mkdirSync(join(rig.layout.vms, id), { recursive: true, mode: 0o700 });
   const { layout } = rig;
   const log = (level: string, message: string, fields = {}) =>
     void rig.log.push({ level, message, ...fields });
   const active = new ActivePolicy({
-    ...{ layout, uid, log, running: () => running },
+    ...{ layout, uid, log, redactor, running: () => running },
     snapshot: () => store.snapshot(),
   });
   store.hold(active);
@@ -86,4 +87,21 @@ test("a VM that comes to run gets its file, and one that is gone is forgotten", 
   await active.write("vm_a");
   expect(textOf("vm_a")).toContain("[posture]");
   expect(told).toEqual(["changed", "changed", "created", "failed", "gone"]);
+});
+
+test("a rule that names a secret shows its reference", async () => {
+  const secret = 'canary-"71f2\\of the rule';
+  const rule = `[profiles.rules.mine]\naction = "block"\nmatch = ${JSON.stringify(`process.command == ${JSON.stringify(secret)}`)}\n`;
+  const rig = temp({ "settings.toml": rule });
+  const redactor = new SecretRedactor();
+  const { active, textOf } = await showing(rig, ["vm_a", "vm_b"], redactor);
+  await active.write("vm_a");
+  expect(textOf("vm_a")).toContain("canary-");
+  const ref = `credential:blake3:${"ab".repeat(32)}`;
+  redactor.add(ref, secret);
+  await active.write("vm_b");
+  expect(textOf("vm_b")).not.toContain("canary-");
+  expect(textOf("vm_b")).toMatch(
+    /^match = .process\.command == .{1,3}\[credential:blake3:(ab){32}\].{1,3}$/m,
+  );
 });

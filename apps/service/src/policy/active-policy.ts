@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { messageOf } from "@capsem/base";
 import { ensureOwnFolder } from "@capsem/base/own-folder";
 import { type PolicySnapshot, renderActivePolicy } from "@capsem/policy";
+import type { Redactor } from "../boundary/parts.ts";
 import { isMissing, writeFileAtomic } from "../home/atomic-file.ts";
 import { type HomeLayout, vmFolder } from "../home/layout.ts";
 import { POLICY_TIMES } from "../limits.ts";
@@ -15,6 +16,8 @@ export interface ActivePolicyParts {
   readonly uid: number;
   readonly log: ServiceLog;
   readonly snapshot: () => PolicySnapshot;
+  /** A rule that was written by hand may name a secret. */
+  readonly redactor: Pick<Redactor, "text">;
   /** Ids of the VMs that run. */
   readonly running: () => readonly string[];
 }
@@ -72,7 +75,8 @@ export class ActivePolicy implements PolicyHolder {
         const folder = join(vmFolder(this.#parts.layout, id).folder, "vm");
         ensureOwnFolder(folder, this.#parts.uid);
         const of = this.#parts.snapshot();
-        await writeFileAtomic(join(folder, "active_policy.toml"), this.#textOf(of), false);
+        const { text } = this.#parts.redactor.text(this.#textOf(of));
+        await writeFileAtomic(join(folder, "active_policy.toml"), text, false);
         this.#written.set(id, of);
       } catch (thrown) {
         // The VM may have gone meanwhile, with its folder.

@@ -2,6 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf } from "@capsem/base";
 import { SETTINGS } from "@capsem/policy";
+import type { Redactor } from "../boundary/parts.ts";
 import { writeFileAtomic } from "../home/atomic-file.ts";
 import type { HomeLayout } from "../home/layout.ts";
 import type { ServiceLog } from "../log/service-log.ts";
@@ -49,6 +50,7 @@ export interface FollowParts {
   readonly policy: PolicyStore;
   readonly layout: HomeLayout;
   readonly log: ServiceLog;
+  readonly redactor: Pick<Redactor, "text">;
   readonly registry: Pick<Registry, "list">;
   readonly pool: Pick<Pool, "settingsChanged">;
 }
@@ -60,12 +62,19 @@ export interface PolicyFollowing {
 }
 
 /** From now on edits by hand count, the pool is as settings want it, and VMs' folders show what is in force. */
-export function followPolicy({ policy, layout, log, registry, pool }: FollowParts): PolicyFollowing {
+export function followPolicy({
+  policy,
+  layout,
+  log,
+  redactor,
+  registry,
+  pool,
+}: FollowParts): PolicyFollowing {
   const running = () => registry.list().flatMap(({ id, record }) => (record.state === "running" ? [id] : []));
   const activePolicy = new ActivePolicy({
     layout,
     uid: policy.uid,
-    log,
+    ...{ log, redactor },
     snapshot: () => policy.snapshot(),
     running,
   });

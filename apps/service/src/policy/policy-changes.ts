@@ -1,6 +1,6 @@
 import type { PolicyEdit } from "@capsem/policy";
 import type { ActContext } from "../act.ts";
-import type { ActDraft, Boundary, Permit } from "../boundary/parts.ts";
+import type { ActDraft, Bound, Boundary, Permit } from "../boundary/parts.ts";
 import { POLICY_FILE_LIMITS } from "../limits.ts";
 import { faultFailure } from "./faults.ts";
 import { differencesOf, type PolicyDifference, wordOf } from "./policy-difference.ts";
@@ -29,18 +29,29 @@ export class PolicyChanges {
     // A person is not asked about what cannot be done anyway.
     await this.#store.check(edits);
     const keys = [...new Map(edits.map((edit) => [keyOf(edit), edit])).values()];
-    await this.#passAll(context, keys, [], async (permits) => {
+    // Each is approved in the company that it comes in: they are done together or not at all.
+    const bound = () => ({ change: edits });
+    await this.#passAll(context, { keys, bound }, [], async (permits) => {
       const move = await this.#store.edit(edits);
       for (const [key, permit] of permits) permit.add(factsOf(move, key));
     });
   }
 
-  /** Reads every file again. Throws Failure "invalid_input" with the faults, and then nothing has changed. */
+  /**
+   * Reads every file again: where a person is asked, those that were there then. Throws Failure "invalid_input" with the
+   * faults, "wrong_state" where they say something else by now, and then nothing has changed.
+   */
   reload(context: ActContext): Promise<void> {
     const reload = { key: CORP_RELOAD, source: "corp", before: null, after: null } as const;
     const draft = draftOf(reload, "files read again", this.#digestsNow());
-    return this.#boundary.pass(context, draft, async (permit) => {
-      const read = await this.#store.refresh();
+    let asked: string | null = null;
+    const bound = async () => {
+      asked = await this.#store.filesDigest();
+      return { files: asked };
+    };
+    const act: ActDraft = { ...draft, does: "read the policy again", bound };
+    return this.#boundary.pass(context, act, async (permit) => {
+      const read = await (asked === null ? this.#store.refresh() : this.#store.refreshTo(asked));
       if (read.kind === "refused") throw faultFailure("read the policy again", read.faults);
       permit.add({ digest_after: read.state.snapshot.digest });
     });
@@ -48,17 +59,19 @@ export class PolicyChanges {
 
   async #passAll(
     context: ActContext,
-    [edit, ...rest]: readonly PolicyEdit[],
+    { keys: [edit, ...rest], bound }: Batch,
     permits: readonly (readonly [key: string, permit: Permit])[],
     work: (permits: readonly (readonly [key: string, permit: Permit])[]) => Promise<void>,
   ): Promise<void> {
     if (edit === undefined) return work(permits);
     const key = keyOf(edit);
     const before = wordOf(this.#store.state.user.main, key);
-    const change = { key, source: "user", before, after: null } as const;
+    // Of one that is refused the row says what was asked for.
+    const change = { key, source: "user", before, after: wantedOf(edit) } as const;
     const draft = draftOf(change, titleOf(edit), this.#digestsNow());
-    return this.#boundary.pass(context, draft, (permit) =>
-      this.#passAll(context, rest, [...permits, [key, permit]], work),
+    const act: ActDraft = { ...draft, does: DOES[edit.kind], bound };
+    return this.#boundary.pass(context, act, (permit) =>
+      this.#passAll(context, { keys: rest, bound }, [...permits, [key, permit]], work),
     );
   }
 
@@ -76,6 +89,13 @@ export class PolicyChanges {
   #digestsNow(): Digests {
     return { digest_before: this.#store.snapshot().digest, digest_after: null };
   }
+}
+
+interface Batch {
+  /** Those that are left to pass. */
+  readonly keys: readonly PolicyEdit[];
+  /** All of it. */
+  readonly bound: () => Bound;
 }
 
 interface Digests {
@@ -101,6 +121,28 @@ function keyOf(edit: PolicyEdit): string {
   return edit.kind === "set" || edit.kind === "reset" ? edit.key : edit.id;
 }
 
+const DOES: Readonly<Record<PolicyEdit["kind"], string>> = {
+  set: "change the setting",
+  reset: "reset the setting",
+  put_rule: "write the rule",
+  delete_rule: "delete the rule",
+};
+
+/** What a setting or a rule is to be, as `wordOf` says what it is. Null: nothing any more. */
+function wantedOf(edit: PolicyEdit): string | null {
+  switch (edit.kind) {
+    case "set":
+      return JSON.stringify(edit.value);
+    case "put_rule": {
+      const lines = Object.entries(edit.fields).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
+      return [`[${edit.id}]`, ...lines, ""].join("\n");
+    }
+    case "reset":
+    case "delete_rule":
+      return null;
+  }
+}
+
 function titleOf(edit: PolicyEdit): string {
   switch (edit.kind) {
     case "set":
@@ -108,10 +150,19 @@ function titleOf(edit: PolicyEdit): string {
     case "reset":
       return "back to its default";
     case "put_rule":
-      return `${String(edit.fields.action)} ${String(edit.fields.match)}`.replace(/\s+/g, " ");
+      return ruleTitle(edit.fields);
     case "delete_rule":
       return "removed";
   }
+}
+
+/** All that it says, the long condition last: a rule that is switched off is no rule. */
+function ruleTitle({ action, match, ...more }: Readonly<Record<string, unknown>>): string {
+  const words = Object.entries(more).flatMap(([key, value]) =>
+    value === undefined ? [] : [`${key} = ${JSON.stringify(value)}`],
+  );
+  const rest = words.length === 0 ? "" : ` (${words.join(", ")})`;
+  return `${String(action)}${rest} ${String(match)}`.replace(/\s+/g, " ");
 }
 
 /** What really changed: another edit may have come between the judgement and the writing. */

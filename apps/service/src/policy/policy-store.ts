@@ -14,6 +14,7 @@ import {
   type RefusedState,
   readState,
   type StateRead,
+  sha256,
 } from "./policy-state.ts";
 import { type ReplaceFile, replaceFile } from "./replace-file.ts";
 
@@ -140,6 +141,21 @@ export class PolicyStore implements PolicySource {
     return this.#alone(() => this.#takeFiles());
   }
 
+  /** Names what all files say at this moment, to the letter. */
+  filesDigest(): Promise<string> {
+    return this.#alone(async () => digestOf(await readState(this.#options.paths, this.#options.uid)));
+  }
+
+  /** As `refresh`, of files that say what `digest` named. Throws Failure "wrong_state" when they say something else. */
+  refreshTo(digest: string): Promise<StateRead> {
+    const check = (read: StateRead) => {
+      if (digestOf(read) === digest) return;
+      const text = "Cannot read the policy again: its files do not say any more what was approved";
+      throw apiFailure("wrong_state", text);
+    };
+    return this.#alone(() => this.#takeFiles(check));
+  }
+
   /** Null when somebody wrote the file meanwhile. */
   async #write(edits: readonly PolicyEdit[]): Promise<PolicyMove | null> {
     const { paths, uid, replace = replaceFile, keepCopy, log } = this.#options;
@@ -163,14 +179,17 @@ export class PolicyStore implements PolicySource {
     if (fresh.kind === "refused") throw faultFailure("change the settings", fresh.faults);
   }
 
-  async #takeFiles(): Promise<StateRead> {
+  /** `check` may refuse what was read before anything of it counts. */
+  async #takeFiles(check: (read: StateRead) => void = () => undefined): Promise<StateRead> {
     const { paths, uid, log } = this.#options;
     const before = this.#state;
     if (await isCurrent(before, paths, uid)) {
+      check({ kind: "ok", state: before });
       this.#refused = null;
       return { kind: "ok", state: before };
     }
     const read = await readState(paths, uid);
+    check(read);
     if (read.kind === "refused") {
       this.#files = [...new Set([...this.#files, ...read.paths])];
       if (JSON.stringify(read.faults) !== JSON.stringify(this.faults)) {
@@ -202,6 +221,12 @@ export class PolicyStore implements PolicySource {
     this.#last = done.catch(() => undefined);
     return done;
   }
+}
+
+function digestOf(read: StateRead): string {
+  if (read.kind === "refused") return sha256(JSON.stringify(["refused", read.paths, read.faults]));
+  const { user, corp } = read.state;
+  return sha256(JSON.stringify([corp.path, [...user.texts], [...corp.texts]]));
 }
 
 /** Throws when an edit cannot be made. */

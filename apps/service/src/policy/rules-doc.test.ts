@@ -1,22 +1,35 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { ENDS_IN } from "@capsem/api";
 import {
+  allowRuleFor,
+  applyEdits,
   compileSnapshot,
+  EVENT_TYPE_NAMES,
   type EventFields,
   type EventType,
+  emptyLayer,
   FIELDS,
   type FieldPath,
+  fieldArrival,
+  isEventType,
   lintRules,
+  type PolicyEdit,
   type PolicySnapshot,
   PRESET_NAMES,
   parseLayer,
   SETTINGS,
+  typeArrival,
 } from "@capsem/policy";
 import { expect, test } from "vitest";
 import { POLICY_COMMANDS } from "../../../cli/src/policy-command-table.ts";
 import { judge } from "../boundary/judgement.ts";
 import { dryRun } from "./dry-run.ts";
+import { PolicyChanges } from "./policy-changes.ts";
 import { sha256 } from "./policy-state.ts";
+import { CONTEXT, fakeBoundary, refusal, type TempPolicy, useTempPolicies } from "./testing/temp-policy.ts";
+
+const temp = useTempPolicies();
 
 const page = readFileSync(join(import.meta.dirname, "../../../../docs/rules.md"), "utf8");
 
@@ -125,6 +138,58 @@ test("what the page says that the linter prints is what it prints", () => {
   expect(printed.join("")).toBe(blocks(text, "text")[1]);
 });
 
+test("the rule that guards the settings holds against whoever would take it away, in any company", async () => {
+  const set = (key: string, value: unknown) => ({ kind: "set", key, value }) as const;
+  const [asking = ""] = blocks(section("Guard the settings, and the rules themselves"), "toml");
+  // The stand-in of the boundary has nobody to ask.
+  const guard = asking.replace('action = "ask"', 'action = "block"');
+  const attacks: readonly (readonly PolicyEdit[])[] = [
+    [set("profiles.rule_files", []), set("profiles.preset", "open")],
+    [set("profiles.preset", "open"), set("limits.idle_secs", 5)],
+    [{ kind: "reset", key: "profiles.rule_files" }],
+    [set("asks.unattended_secs", 1)],
+    [set("ledger.retention_days", 1)],
+    [set("limits.idle_secs", 5), set("confinement.allow_unconfined", true)],
+    [{ kind: "put_rule", id: "profiles.rules.mine", fields: { action: "allow", match: "true" } }],
+  ];
+  const settings = '[profiles]\nrule_files = ["guard.toml"]\n';
+  for (const edits of attacks) {
+    const open = temp({ "settings.toml": settings, "guard.toml": "" });
+    await (await changes(open)).edit(CONTEXT, edits);
+    expect(open.read("settings.toml")).not.toBe(settings);
+    const rig = temp({ "settings.toml": settings, "guard.toml": guard });
+    const guarded = await changes(rig);
+    expect(await refusal(guarded.edit(CONTEXT, edits))).toMatchObject({ kind: "policy" });
+    expect(rig.read("settings.toml")).toBe(settings);
+    await guarded.edit(CONTEXT, [set("limits.idle_secs", 5)]);
+  }
+});
+
+async function changes(rig: TempPolicy): Promise<PolicyChanges> {
+  const store = await rig.open();
+  return new PolicyChanges(store, fakeBoundary(store).boundary);
+}
+
+test("what the tables call to come is what the service does not make", () => {
+  const types = new Set<string>();
+  const fields = new Set<string>();
+  for (const path of readdirSync(join(import.meta.dirname, ".."), { recursive: true, encoding: "utf8" })) {
+    if (!path.endsWith(".ts") || /\.(test|fuzz)\.ts$|testing\//.test(path)) continue;
+    const text = readFileSync(join(import.meta.dirname, "..", path), "utf8");
+    for (const [, type = ""] of text.matchAll(/\btype: "([a-z_.]+)"/g))
+      if (isEventType(type)) types.add(type);
+    for (const [, name = ""] of text.matchAll(/"([a-z_.]+)":/g))
+      if (Object.hasOwn(FIELDS, name)) fields.add(name);
+  }
+  // These are not written beside `type:`.
+  for (const type of ["file.import", "file.export", "file.event"]) types.add(type);
+  const made = EVENT_TYPE_NAMES.filter((type) => typeArrival(type) === undefined);
+  expect([...types].sort()).toEqual([...made].sort());
+  expect([...Object.keys(ENDS_IN), "process.exec_complete"].sort()).toEqual([...made].sort());
+  expect(fields.size).toBeGreaterThan(15);
+  expect([...fields].filter((path) => fieldArrival(path) !== undefined)).toEqual([]);
+});
+
 test("the command that slips by a rule does slip by", () => {
   const [, hidden = ""] = /`(sh -c [^`]+)`/.exec(section("What a rule about commands cannot do")) ?? [];
   const [toml = ""] = blocks(section("Block a command in one VM"), "toml");
@@ -154,6 +219,30 @@ test("the numbers of the page are those of the settings", () => {
   const text = section("Asks");
   expect(text).toContain(`asks.unattended_secs\` (${SETTINGS["asks.unattended_secs"].usual} seconds)`);
   expect(text).toContain(`asks.timeout_secs\` (${SETTINGS["asks.timeout_secs"].usual})`);
+});
+
+test("where an approval for always holds is what the page says", () => {
+  const snapshot = snapshotOf(blocks(page, "toml")[0] ?? "");
+  const draftIn = (id: string, name: string) => ({
+    ...{ type: "process.exec" as const, vm: { id, name, image: null } },
+    fields: { "process.command": "git push --force" },
+  });
+  const judged = (rules: PolicySnapshot, draft: ReturnType<typeof draftIn>) =>
+    judge({ snapshot: () => rules }, { event_id: "000000000000" }, draft);
+  const approved = draftIn("vm_aaaaaaaaaaaaaaaa", "one");
+  const { event, decision } = judged(snapshot, approved);
+  const rule = event === null ? null : allowRuleFor(event, decision, sha256);
+  if (rule?.kind !== "edit") throw new Error("it cannot be approved for always");
+  const user = parseLayer("user", blocks(page, "toml")[0] ?? "");
+  if (user.kind === "refused") throw new Error("the page is wrong");
+  const edited = applyEdits({ user: user.value, corp: emptyLayer("corp") }, [rule.edit]);
+  if (edited.kind === "refused") throw new Error("the rule cannot be written");
+  const after = compileSnapshot({ user: edited.value }, sha256);
+  const elsewhere = judged(after, draftIn("vm_bbbbbbbbbbbbbbbb", "other")).decision.action;
+  expect(judged(after, approved).decision.action).toBe("allow");
+  expect(section("Asks")).toContain(
+    elsewhere === "allow" ? "exactly this, in every VM" : "exactly this, of this VM alone",
+  );
 });
 
 test("every command of both pages is one", () => {

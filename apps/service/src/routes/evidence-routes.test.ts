@@ -5,7 +5,9 @@ import { type LedgerRow, ROUTES, type RouteName } from "@capsem/api";
 import { Failure } from "@capsem/base";
 import { afterEach, expect, test } from "vitest";
 import type { ActContext } from "../act.ts";
+import { createBoundary } from "../boundary/boundary.ts";
 import type { AnyRow } from "../boundary/parts.ts";
+import { FakeAsks, FakePolicy } from "../boundary/testing/fake-parts.ts";
 import { createHome, homeLayout } from "../home/layout.ts";
 import type { Handlers } from "../http/handler.ts";
 import { openKeys } from "../ledger/key-files.ts";
@@ -54,17 +56,24 @@ async function rigOf() {
     text: (text: string) => ({ text: text.replaceAll("secret", "***"), isRedacted: false }),
     json: <T>(value: T) => ({ value, isRedacted: false }),
   };
+  const policy = new FakePolicy();
+  const boundary = createBoundary({
+    ...{ ...clock, policy, redactor, random, ledger: client, asks: new FakeAsks(), log: keepLog },
+    digestKey: Buffer.alloc(32, 1),
+  });
   const routes = evidenceRoutes({
     powers: { ...clock, random },
     registry,
     ledger: client,
+    boundary,
+    policyDigest: () => "digest",
     redactor,
     log: keepLog,
   });
   const set = (next: string) => {
     state = next;
   };
-  return { client, fake, routes, log, set };
+  return { client, fake, routes, log, set, policy };
 }
 type Routes = Awaited<ReturnType<typeof rigOf>>["routes"];
 
@@ -202,6 +211,27 @@ test("a verification holds the ledger to its checkpoint", async () => {
   ]);
 });
 
+test("what a verification finds is remembered: the status says it, and nothing more is written there", async () => {
+  const { client, fake, routes, set } = await rigOf();
+  client.appendAll(HERE, [job("e1", "make"), job("e2", "make test")]);
+  await client.finish(HERE);
+  fake.alter(HERE, 1);
+  expect(client.status).toEqual({ state: "ok", reason: null });
+  expect(await ask(routes, "ledgerVerify", { vm_id: HERE })).toMatchObject({
+    is_whole: false,
+    fault: { kind: "altered", row: 1 },
+  });
+  expect(client.status).toEqual({ state: "ok", reason: expect.stringContaining(HERE) });
+  expect(await kindOf(client.checkWhole(HERE))).toBe("ledger_broken");
+  set("stopped");
+  expect(await ask(routes, "ledgerArchive", { vm_id: HERE })).toMatchObject({ vm_id: HERE });
+  expect(client.status).toEqual({ state: "ok", reason: null });
+  expect(await kindOf(client.checkWhole(HERE))).toBe("done");
+  // Who did it is told by the service's own ledger, to whoever reads its story.
+  const { entries } = (await ask(routes, "timeline", { id: "host" })) as { entries: object[] };
+  expect(entries).toMatchObject([{ layer: "settings", requester: "user uid 1" }]);
+});
+
 test("an export is every row as a line of JSON, behind one of the head", async () => {
   const { client, routes } = await rigOf();
   for (let n = 0; n < 3_000; n++) client.appendAll(GONE, [job(`e${n}`, "x".repeat(100))]);
@@ -230,9 +260,12 @@ test("a ledger is not set aside under a VM that runs, nor the service's own whil
   expect(await kindOf(ask(routes, "ledgerArchive", { vm_id: "host" }))).toBe("wrong_state");
   expect(await kindOf(ask(routes, "ledgerArchive", { vm_id: GONE }))).toBe("ledger_not_found");
   set("stopped");
+  // A whole ledger is not set aside: whoever wants evidence out of the way does not get it.
+  expect(await kindOf(ask(routes, "ledgerArchive", { vm_id: HERE }))).toBe("wrong_state");
+  fake.alter(HERE, 1);
   expect(await ask(routes, "ledgerArchive", { vm_id: HERE })).toEqual({ vm_id: HERE, name: "archive-1" });
   await client.flush("host");
-  expect(fake.rows("host", "policy_mutations")).toMatchObject([
+  expect(fake.rows("host", "policy_mutations").filter(({ outcome }) => outcome === "done")).toMatchObject([
     {
       key: "ledger.archive",
       before: HERE,
@@ -241,4 +274,22 @@ test("a ledger is not set aside under a VM that runs, nor the service's own whil
       client: "a *** client",
     },
   ]);
+});
+
+test("setting a ledger aside is an act: a rule that guards it holds", async () => {
+  const { client, fake, routes, set, policy } = await rigOf();
+  client.appendAll(HERE, [job("e1", "make")]);
+  await client.finish(HERE);
+  fake.alter(HERE, 1);
+  set("stopped");
+  const match = 'event.type == "settings.change" && settings.key == "ledger.archive"';
+  policy.rules(`[profiles.rules.guard]\naction = "block"\nmatch = '${match}'\nreason = "evidence stays"\n`);
+  expect(await kindOf(ask(routes, "ledgerArchive", { vm_id: HERE }))).toBe("policy");
+  expect(fake.rows(HERE)).toHaveLength(1);
+  await client.flush("host");
+  expect(fake.rows("host", "policy_mutations")).toMatchObject([
+    { key: "ledger.archive", outcome: "blocked" },
+  ]);
+  policy.rules("");
+  expect(await ask(routes, "ledgerArchive", { vm_id: HERE })).toMatchObject({ vm_id: HERE });
 });

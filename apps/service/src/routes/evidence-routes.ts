@@ -2,8 +2,9 @@ import { apiFailure, EVIDENCE_LIMITS, HOST_LEDGER, LAYERS, type LedgerInfo } fro
 import { messageOf, NAME_PATTERN } from "@capsem/base";
 import type { MuxStream } from "@capsem/wire";
 import { type ActContext, requesterText } from "../act.ts";
-import type { Redactor } from "../boundary/parts.ts";
+import type { Boundary, Redactor } from "../boundary/parts.ts";
 import { type Answer, type Handlers, json } from "../http/handler.ts";
+import { archiveDraft } from "../ledger/archive-act.ts";
 import type { LedgerClient } from "../ledger/ledger-client.ts";
 import { LEDGER_LIMITS } from "../ledger/limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
@@ -15,6 +16,8 @@ export interface EvidenceParts {
   readonly powers: Pick<Powers, "nowMs" | "random">;
   readonly registry: Pick<Registry, "has" | "get">;
   readonly ledger: LedgerClient;
+  readonly boundary: Pick<Boundary, "pass">;
+  readonly policyDigest: () => string;
   readonly redactor: Redactor;
   readonly log: ServiceLog;
 }
@@ -65,7 +68,7 @@ export function evidenceRoutes(parts: EvidenceParts) {
       return json(await ledger.read("read.decisions", request, context.signal));
     },
     ledgers: async ({ context }) => {
-      const { ledgers } = await ledger.read("read.list", {}, context.signal);
+      const ledgers = await ledger.list(context.signal);
       return json({ ledgers: ledgers.map((found) => infoOf(found, registry)) });
     },
     ledgerVerify: async ({ params, context }) => {
@@ -74,15 +77,23 @@ export function evidenceRoutes(parts: EvidenceParts) {
         checkpoint: await ledger.checkpointOf(params.vm_id),
         public_key: ledger.publicKey,
       };
-      return json(await ledger.read("read.verify", request, context.signal, LEDGER_LIMITS.verifyTimeoutMs));
+      const { verifyTimeoutMs } = LEDGER_LIMITS;
+      const result = await ledger.read("read.verify", request, context.signal, verifyTimeoutMs);
+      const { fault } = result;
+      if (fault !== null) ledger.foundBroken(params.vm_id, fault.message);
+      return json(result);
     },
     ledgerArchive: async ({ params, context }) => {
       const { vm_id: id } = params;
       checkArchivable(parts, id);
-      // Where nobody can say who did it, it is not done.
-      if (id !== HOST_LEDGER) await ledger.ready(HOST_LEDGER, context.signal);
-      const name = await ledger.archive(id);
-      recordArchive(parts, id, name, context);
+      const draft = archiveDraft(id, parts.policyDigest());
+      const name = await parts.boundary.pass(context, draft, async (permit) => {
+        const archived = await ledger.archive(id, context.signal);
+        permit.add({ after: archived });
+        return archived;
+      });
+      // The broken one could not say it; the new one does.
+      if (id === HOST_LEDGER) recordArchive(parts, id, name, context);
       return json({ vm_id: id, name });
     },
     ledgerExport: async ({ params, context }): Promise<Answer<"ledgerExport">> => {
@@ -104,10 +115,7 @@ function layersOf(text: string | undefined): string[] {
   throw apiFailure("invalid_input", `Cannot show layer "${unknown}": there are ${LAYERS.join(", ")}`);
 }
 
-type Listed = Awaited<ReturnType<typeof listOf>>["ledgers"][number];
-function listOf(ledger: LedgerClient) {
-  return ledger.read("read.list", {});
-}
+type Listed = Awaited<ReturnType<LedgerClient["list"]>>[number];
 
 /** A VM that is there has the name that it has now; of one that is gone the ledger knows the last. */
 function infoOf(
@@ -142,7 +150,7 @@ function checkArchivable({ registry, ledger }: EvidenceParts, id: string): void 
   throw apiFailure("wrong_state", `Cannot set the ledger of VM "${id}" aside: the VM is ${state}`);
 }
 
-/** In the service's own ledger, which is the new one where that was set aside itself. */
+/** In the service's new ledger, of the one before it. */
 function recordArchive(parts: EvidenceParts, id: string, name: string, context: ActContext): void {
   const { ledger, powers, redactor, log } = parts;
   const requester = requesterText(context.requester);

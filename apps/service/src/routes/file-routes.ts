@@ -1,5 +1,5 @@
 import type { ActContext } from "../act.ts";
-import { fileDraft, isExportRead } from "../boundary/file-draft.ts";
+import { exportDraft, isExportRead } from "../boundary/file-draft.ts";
 import { BOUNDARY_LIMITS } from "../boundary/limits.ts";
 import type { Permit } from "../boundary/parts.ts";
 import type { JudgedHandlers } from "../boundary/through-boundary.ts";
@@ -99,7 +99,7 @@ async function readFile(
 ): Promise<Answer<"fileRead">> {
   const { boundary, policy, registry } = parts;
   const vm = registry.get(id);
-  const draft = { vm: vmFactsOf(vm.record), path, bound: { offset, length } };
+  const asked = { vm: vmFactsOf(vm.record), path, offset, length };
   const isWhole = offset === 0 && length === undefined;
   const open = async (run: OwnerRun) => {
     const request = { path, offset, ...(length === undefined ? {} : { length }) };
@@ -107,7 +107,7 @@ async function readFile(
     return { stream, size: result.size, headers: { "x-capsem-size": String(result.size) } };
   };
   if (!isExportRead(policy.snapshot())) {
-    return boundary.pass(context, fileDraft("export", draft), async (permit) => {
+    return boundary.pass(context, exportDraft(asked, null), async (permit) => {
       const opened = await openDown(parts, vm, context, open);
       return downAnswer(parts, vm, context, opened, { act: permit.keep(), isWhole });
     });
@@ -120,8 +120,7 @@ async function readFile(
   });
   try {
     const content = Buffer.concat(opened.peeked ?? []).subarray(0, BOUNDARY_LIMITS.contentBytesMax);
-    const fields = { "file.export.size": size, "file.export.content": content };
-    return await boundary.pass(context, fileDraft("export", { ...draft, fields }), async (permit) =>
+    return await boundary.pass(context, exportDraft(asked, { size, content }), async (permit) =>
       downAnswer(parts, vm, context, opened, { act: permit.keep(), isWhole }),
     );
   } catch (thrown) {

@@ -1,14 +1,16 @@
 import { type ExecResult, jobInfo, type RunRequest } from "@capsem/api";
-import { assert, newId } from "@capsem/base";
+import { assert, ignore, newId } from "@capsem/base";
 import * as z from "zod";
 import type { ActContext } from "../act.ts";
 import { commandDraft, completeDraft, endFacts, jobOf } from "../boundary/command-draft.ts";
+import { isOutputHeld } from "../boundary/output-rules.ts";
 import type { ActDraft, Permit } from "../boundary/parts.ts";
 import type { JudgedHandlers } from "../boundary/through-boundary.ts";
 import { vmFactsOf } from "../boundary/vm-draft.ts";
 import { WithheldOutputs } from "../boundary/withheld-outputs.ts";
 import { type Answer, json } from "../http/handler.ts";
-import { execute } from "../job/exec.ts";
+import { type Executed, execute } from "../job/exec.ts";
+import { recordJobEnd } from "../job/job-end.ts";
 import { runStreamSession } from "../job/stream-session.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
 import { useVm } from "../vm/use-vm.ts";
@@ -37,7 +39,7 @@ export function jobRoutes(parts: RouteParts) {
       return json(result);
     },
     stream: async ({ params, context, openSocket }): Promise<Answer<"stream">> => {
-      const { boundary, log } = parts;
+      const { boundary, log, policy } = parts;
       const vm = vmFactsOf(registry.get(params.id).record);
       const newJobId = () => {
         parts.counts.jobsStarted += 1;
@@ -45,7 +47,7 @@ export function jobRoutes(parts: RouteParts) {
       };
       await inVm(params.id, context, async (run) => {
         const socket = await openSocket();
-        await runStreamSession({ vm, run, boundary, withheld, socket, newJobId, context, log });
+        await runStreamSession({ vm, run, boundary, policy, withheld, socket, newJobId, context, log });
         await socket.closed;
       });
       return { kind: "socket" };
@@ -60,7 +62,7 @@ export function jobRoutes(parts: RouteParts) {
       const vm = registry.get(params.id);
       const request = { job: params.job, offset: query.offset ?? 0, follow: query.follow ?? false };
       const opened = await openDown(parts, vm, context, async (run) => {
-        withheld.check(run, params.job);
+        await withheld.released(run, params.job, context.signal);
         const { result, stream } = await run.open("job.read", request, { signal: context.signal });
         return {
           stream,
@@ -93,23 +95,31 @@ interface JudgedCommand {
 
 /** Runs what was judged, ends its row, and gives its output only where that was judged too. */
 async function runCommand(
-  { boundary, counts, powers, withheld }: CommandParts,
+  { boundary, counts, policy, powers, withheld }: CommandParts,
   { run, request, context, act, permit }: JudgedCommand,
 ): Promise<ExecResult> {
   const job = jobOf(act);
   counts.jobsStarted += 1;
-  const { result, end, output } = await execute(
-    { run, job, monotonicMs: powers.monotonicMs },
-    request,
-    context,
-  );
+  const { decision } = permit;
+  const held = isOutputHeld(policy.snapshot()) ? withheld.hold(run, job) : null;
+  let executed: Executed;
+  try {
+    executed = await execute({ run, job, monotonicMs: powers.monotonicMs }, request, context);
+  } catch (thrown) {
+    const left = { run, job, act, open: null, decision, context, boundary, withheld, held };
+    if (held !== null) ignore(recordJobEnd(left));
+    throw thrown;
+  }
+  const { result, end, output } = executed;
   const ended = permit.keep();
   ended.add(endFacts(end, output));
   ended.close("done");
   try {
-    await boundary.judgeResult(context, completeDraft(act, end, output), permit.decision);
+    await boundary.judgeResult(context, completeDraft(act, end, output), decision);
+    held?.free();
   } catch (thrown) {
-    withheld.withhold(run, job);
+    if (held === null) withheld.withhold(run, job, thrown);
+    else held.withhold(thrown);
     throw thrown;
   }
   return result;

@@ -92,7 +92,10 @@ test("rules are listed in the order of judgement, with where each stands and who
   expect(rules.at(-1)).toMatchObject({ source: "builtin", file: null, line: null, is_locked: true });
   expect(list).toMatchObject({ preset: "developer", digest: policy.snapshot().digest });
   expect(Object.keys(list.posture as object)).toEqual(EVENT_TYPE_NAMES);
-  expect(list.findings).toMatchObject([{ kind: "shadowed", rule_id: "profiles.rules.team" }]);
+  expect(list.findings).toMatchObject([
+    { kind: "no_always" },
+    { kind: "shadowed", rule_id: "profiles.rules.team" },
+  ]);
 });
 
 test.each(["fresh", "profiles.rules.fresh"])("a rule is put, replaced and deleted as %s", async (id) => {
@@ -310,11 +313,11 @@ test("faulty rules for a dry run are told with their places; a VM that is not th
   const event = { type: "process.exec", fields: { "process.command": "x" } };
   const faulty = "[profiles.rules.a]\naction = 'blok'\nmatch = 'true'\n[limits]\npool_size = 1\n";
   const refused = await refusal(call("ruleEvaluate", { event, rules: faulty }));
-  expect(refused).toMatchObject({ kind: "invalid_input", faults: [{ line: 5 }, { line: 2 }] });
-  expect(refused.message).toMatch(/^Cannot use these rules: rules:5:1: /);
+  expect(refused).toMatchObject({ kind: "invalid_input", faults: [{ line: 2 }, { line: 5 }] });
+  expect(refused.message).toMatch(/^Cannot use these rules: rules:2:\d+: /);
   expect(await call("ruleLint", { rules: faulty })).toMatchObject({
     rules: 0,
-    faults: [{ line: 5 }, { line: 2 }],
+    faults: [{ line: 2 }, { line: 5 }],
   });
   expect(await refusal(call("ruleEvaluate", { event, vm_id: "vm_bbbbbbbbbbbbbbbb" }))).toMatchObject({
     kind: "vm_not_found",

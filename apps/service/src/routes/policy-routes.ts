@@ -12,7 +12,7 @@ import { sinceMsOf } from "../trouble/since.ts";
 
 export interface PolicyRouteParts {
   readonly policy: PolicyStore;
-  readonly policyChanges: PolicyChanges;
+  readonly policyChanges: Pick<PolicyChanges, "edit" | "reload">;
   readonly nowMs: () => number;
   /** Throws Failure "vm_not_found". */
   readonly vmFacts: (id: string) => VmFacts;

@@ -96,9 +96,7 @@ function aborted(signal: AbortSignal): Promise<never> {
  * is refused stays, which the answer says, and one that resists does not keep the others.
  */
 async function purge(parts: RouteParts, isAll: boolean, context: ActContext): Promise<string[]> {
-  const doomed = parts.registry
-    .list()
-    .filter((vm) => isAll || !vm.isRetained);
+  const doomed = parts.registry.list().filter((vm) => isAll || !vm.isRetained);
   const deleted: string[] = [];
   const refused: Refused[] = [];
   await Promise.all(

@@ -103,10 +103,12 @@ export class AskRig {
       "process.command": command,
       "process.exec.user": "user",
       ...(vm === null ? {} : { "vm.id": vm.id }),
+      ...(vm === null || vm.name === null ? {} : { "vm.name": vm.name }),
       ...fields,
     });
     const decision = decide(this.#snapshot, event);
-    return { event, decision, title: `exec ${command}`, vm, digest: digestOf(`${vm?.id} ${command}`) };
+    const digest = digestOf(`${vm?.id} ${command}`);
+    return { event, decision, title: `exec ${command}`, vm, digest, bound: [], onlyOnce: null };
   }
 
   #setSteady(ms: number): void {

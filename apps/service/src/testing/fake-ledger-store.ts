@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import {
   appendFileSync,
   existsSync,
@@ -8,15 +7,17 @@ import {
   renameSync,
   rmSync,
 } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { ENDS_IN, LEDGER_TABLES, type LedgerHead, type LedgerTable, ledgerId } from "@capsem/api";
+import { genesisHead, LEDGER_PRODUCER, nextHead, rowHash } from "@capsem/api/ledger-chain";
 import { Failure } from "@capsem/base";
 
 export type WireRow = readonly (string | number | null)[];
 
 export interface StoredRow {
+  readonly producer: string;
   readonly generation: string;
-  /** In its generation, from 1; 0 for the ledger's own rows. */
+  /** In its generation, from 1. */
   readonly seq: number;
   readonly row: WireRow;
 }
@@ -42,17 +43,17 @@ export class FakeStore {
   }
 
   get head(): LedgerHead {
-    return { rows: this.rows.length, head: this.heads.at(-1) ?? GENESIS };
+    return { rows: this.rows.length, head: this.heads.at(-1) ?? this.#genesis };
   }
 
   /** Rows of this generation that are there. */
   get seq(): number {
-    return this.rows.findLast(({ generation, seq }) => generation === this.generation && seq > 0)?.seq ?? 0;
+    return this.#seqOf(this.generation);
   }
 
   /** The first row that is not what was written, 0 for none. */
   fault(): number {
-    let head = GENESIS;
+    let head = this.#genesis;
     for (const [index, stored] of this.rows.entries()) {
       head = chained(head, stored);
       if (head !== this.heads[index]) return index + 1;
@@ -60,9 +61,16 @@ export class FakeStore {
     return 0;
   }
 
+  /** As somebody does who can write to its files: the row is another, its head is what it was. */
+  alter(row: number): void {
+    const stored = this.rows[row - 1];
+    if (stored === undefined) throw new Error(`there is no row ${row}`);
+    this.rows[row - 1] = { ...stored, row: [...stored.row.slice(0, -1), "altered"] };
+  }
+
   contradicts(checkpoint: LedgerHead): boolean {
     if (checkpoint.rows > this.rows.length) return true;
-    return (checkpoint.rows === 0 ? GENESIS : this.heads[checkpoint.rows - 1]) !== checkpoint.head;
+    return (checkpoint.rows === 0 ? this.#genesis : this.heads[checkpoint.rows - 1]) !== checkpoint.head;
   }
 
   commit(rows: readonly StoredRow[]): void {
@@ -78,10 +86,23 @@ export class FakeStore {
   /** Acts of other generations that nobody ended. */
   interrupt(nowMs: number): number {
     const left = [...this.open];
+    const first = this.#seqOf(LEDGER_PRODUCER.generation) + 1;
     this.commit(
-      left.map(([eventId, table]) => ({ generation: "", seq: 0, row: endOf(eventId, table, nowMs) })),
+      left.map(([eventId, table], at) => ({
+        ...LEDGER_PRODUCER,
+        seq: first + at,
+        row: endOf(eventId, table, nowMs),
+      })),
     );
     return left.length;
+  }
+
+  #seqOf(generation: string | null): number {
+    return this.rows.findLast((each) => each.generation === generation)?.seq ?? 0;
+  }
+
+  get #genesis(): string {
+    return genesisHead(basename(this.folder));
   }
 
   get #path(): string {
@@ -100,12 +121,8 @@ export class FakeStore {
   }
 }
 
-const GENESIS = "0".repeat(64);
-
-function chained(head: string, stored: StoredRow): string {
-  return createHash("sha256")
-    .update(`${head}${JSON.stringify(stored.row)}`)
-    .digest("hex");
+export function chained(head: string, stored: StoredRow): string {
+  return nextHead(head, rowHash(stored, stored.row));
 }
 
 /** By column name. */

@@ -1,12 +1,14 @@
 import { type Duplex, duplexPair, PassThrough } from "node:stream";
 import {
   LEDGER_METHODS,
+  type LedgerHead,
   type LedgerMethod,
   type LedgerParams,
   type LedgerPlan,
   type LedgerResult,
   type LedgerRole,
 } from "@capsem/api";
+import { rowHash } from "@capsem/api/ledger-chain";
 import { defer, Failure } from "@capsem/base";
 import { createPeer, type Handler, type Peer, type StreamHandler } from "@capsem/rpc";
 import type { LedgerChild, OwnerExit } from "../powers.ts";
@@ -37,6 +39,8 @@ export interface FakeLedgerFaults {
   bytesLess?: number;
   /** It starts, and says nothing. */
   isMute?: boolean;
+  /** It was taken over: what it says of its head after an append, instead of the truth. */
+  lie?: (head: LedgerHead, ledger: string) => LedgerHead;
   /** Appends are answered when it resolves. */
   appendGate?: () => Promise<void>;
   /** It says no more than that it cannot start. */
@@ -88,6 +92,11 @@ export class FakeLedger {
     this.#life?.die();
   }
 
+  /** A row of this life is another than what was written. */
+  alter(ledger: string, row: number): void {
+    this.#life?.alter(ledger, row);
+  }
+
   /** Rows of a table, or all, as they are stored. */
   rows(ledger: string, table?: string): Readonly<Record<string, string | number | null>>[] {
     if (this.#folder === null) return [];
@@ -134,6 +143,10 @@ class Life {
       void Promise.all(this.#peers.map(({ ended }) => ended)).then(() =>
         this.#end({ code: 0, signal: null, message: null }),
       );
+  }
+
+  alter(ledger: string, row: number): void {
+    this.#stores.found(ledger).alter(row);
   }
 
   die(): void {
@@ -197,8 +210,11 @@ class Life {
         this.#dieAt("before commit");
         store.commit(fresh);
         this.#dieAt("after commit");
-        return { ...store.head, bytes: bytesOf(store) };
+        return { ...(faults.lie?.(store.head, ledger) ?? store.head), bytes: bytesOf(store) };
       },
+      "ledger.rows": ({ ledger, after, until }) => ({
+        rows: this.#stores.found(ledger).rows.slice(after, until).map(toldRow),
+      }),
       "ledger.sign": (params) => {
         this.#dieAt("at sign");
         signed.set(params.ledger, params);
@@ -321,13 +337,19 @@ function freshRows(
   const { seq } = store;
   if (first > seq + 1) throw new Failure("ledger_gap", `Cannot append row ${first}: the last one is ${seq}`);
   const fresh = rows
-    .map((row, index) => ({ generation, seq: first + index, row }))
+    .map((row, index) => ({ producer: "service", generation, seq: first + index, row }))
     .filter((each) => each.seq > seq);
   for (const { row } of fresh) {
     const fault = rowFault(row);
     if (fault !== null) throw new Failure("bad_row", `Cannot append a row: ${fault}`);
   }
   return fresh;
+}
+
+/** As the ledger tells its producer of it. */
+function toldRow({ producer, generation, seq, row }: StoredRow) {
+  const hash = rowHash({ producer, generation, seq }, row);
+  return { hash, row: producer === "service" ? null : [producer, generation, seq, ...row] };
 }
 
 /** As the ledger has it: ends of open acts, and all that belongs to the life of the VM. */

@@ -1,6 +1,7 @@
 import { type ASTNode, Environment, type ObjectSchema, ParseError } from "@marcbachmann/cel-js";
 import { CEL_TYPES, FIELDS, type FieldRow } from "../event/field-table.ts";
 import { POLICY_LIMITS } from "../limits.ts";
+import { adviceAt, adviceOnType } from "./advice.ts";
 import { FUNCTIONS } from "./function-table.ts";
 import { ExpressionProblem } from "./problem.ts";
 
@@ -71,14 +72,14 @@ export function parseExpression(source: string): { readonly tree: CelNode; reado
       tree: parsed.ast,
       check() {
         const result = parsed.check();
-        if (!result.valid) throw problemOf(result.error, "bad_type");
+        if (!result.valid) throw problemOf(result.error, "bad_type", source);
         if (result.type !== "bool") {
           throw new ExpressionProblem("bad_type", `it gives ${result.type}, not true or false`, 0);
         }
       },
     };
   } catch (error) {
-    throw problemOf(error, "bad_expression");
+    throw problemOf(error, "bad_expression", source);
   }
 }
 
@@ -87,13 +88,17 @@ interface LibraryError {
   readonly range?: { readonly start: number } | undefined;
 }
 
-function problemOf(error: unknown, code: "bad_type" | "bad_expression"): ExpressionProblem {
+function problemOf(error: unknown, code: "bad_type" | "bad_expression", source: string): ExpressionProblem {
   if (error instanceof ExpressionProblem) return error;
   if (error instanceof RangeError) return new ExpressionProblem("too_large", "it is nested too deeply", 0);
   const { summary, range } = error as LibraryError;
   const message = typeof summary === "string" ? summary : error instanceof Error ? error.message : "invalid";
   const isOver = error instanceof ParseError && /exceed|limit|too (many|deep)/i.test(message);
-  return new ExpressionProblem(isOver ? "too_large" : code, plainWords(message), range?.start ?? 0);
+  const offset = range?.start ?? 0;
+  if (isOver) return new ExpressionProblem("too_large", plainWords(message), offset);
+  const plain = plainWords(message);
+  const words = code === "bad_type" ? plain + adviceOnType(plain) : (adviceAt(source, offset) ?? plain);
+  return new ExpressionProblem(code, words, offset);
 }
 
 /** Without the dollar sign of the library's names for our records, and fit for a terminal. */

@@ -2,6 +2,7 @@ import { FIELD_PATHS, FIELD_STRUCTS, fieldRow } from "../event/field-table.ts";
 import type { CelValue } from "../event/value.ts";
 import { POLICY_LIMITS } from "../limits.ts";
 import { suggestion } from "../nearest.ts";
+import { adviceOnName } from "./advice.ts";
 import type { BinaryOperator, Expression, LoopForm } from "./expression.ts";
 import { FUNCTIONS } from "./function-table.ts";
 import type { CelNode } from "./parse.ts";
@@ -92,7 +93,8 @@ function resolvePath(node: CelNode, scope: Scope): Expression {
   const slot = scope.lastIndexOf(root);
   if (slot >= 0) return members({ kind: "local", slot, at }, rest, at);
   if (!ROOTS.has(root)) {
-    throw new ExpressionProblem("unknown_field", `"${root}" is no root${suggestion(root, ROOTS)}`, at);
+    const text = adviceOnName(root) ?? `"${root}" is no root${suggestion(root, ROOTS)}`;
+    throw new ExpressionProblem("unknown_field", text, at);
   }
   for (let length = 1; length <= dotted.length; length += 1) {
     const path = dotted.slice(0, length).join(".");
@@ -150,7 +152,7 @@ function resolveCall(
   const row = FUNCTIONS.get(name);
   if (row === undefined) {
     const known = [...FUNCTIONS.keys(), ...LOOPS, "has"];
-    const text = `"${name}" is no function of rules${suggestion(name, known)}`;
+    const text = adviceOnName(name) ?? `"${name}" is no function of rules${suggestion(name, known)}`;
     throw new ExpressionProblem("unknown_function", text, node.pos);
   }
   if (row.form !== "either" && (row.form === "receiver") !== (receiver !== undefined)) {

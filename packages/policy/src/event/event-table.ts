@@ -1,3 +1,4 @@
+import { ARRIVES, type Arrival, FIELDS_TO_COME } from "./arrivals.ts";
 import { FIELD_PATHS, type FieldPath, structsAbove } from "./field-table.ts";
 
 export interface EventTypeRow {
@@ -6,6 +7,8 @@ export interface EventTypeRow {
   readonly carries: readonly string[];
   /** Without these it is no such event; where the parser failed (`valid` is false) they may be missing. */
   readonly requires: readonly FieldPath[];
+  /** Nothing in this version makes such an event. */
+  readonly arrives?: Arrival;
 }
 
 /** What every event may carry: who, where, and the label of what flows into it. */
@@ -32,6 +35,8 @@ const process = [
   "process.exec.path",
   "process.exec.user",
   "process.exec.cwd",
+  "process.exec.env_names",
+  "process.exec.has_stdin",
 ];
 
 /** The closed list of event types. */
@@ -40,33 +45,49 @@ export const EVENT_TYPES = {
     doc: "a request is about to leave",
     carries: ["http", "network"],
     requires: ["http.host", "http.method"],
+    arrives: ARRIVES.network,
   },
   "http.response": {
     doc: "a response came, before the VM sees it",
     carries: ["http", "network"],
     requires: ["http.host", "http.status"],
+    arrives: ARRIVES.network,
   },
-  "dns.query": { doc: "a name is asked for", carries: ["dns"], requires: ["dns.qname"] },
-  "mcp.event": { doc: "any other MCP message", carries: ["mcp"], requires: ["mcp.method"] },
+  "dns.query": {
+    doc: "a name is asked for",
+    carries: ["dns"],
+    requires: ["dns.qname"],
+    arrives: ARRIVES.network,
+  },
+  "mcp.event": {
+    doc: "any other MCP message",
+    carries: ["mcp"],
+    requires: ["mcp.method"],
+    arrives: ARRIVES.mcp,
+  },
   "mcp.tool_list": {
     doc: "a list of tools, before the client sees it",
     carries: ["mcp"],
     requires: ["mcp.server.name"],
+    arrives: ARRIVES.mcp,
   },
   "mcp.tool_call": {
     doc: "a tool is called",
     carries: ["mcp"],
     requires: ["mcp.server.name", "mcp.tool_call.name"],
+    arrives: ARRIVES.mcp,
   },
   "mcp.tool_result": {
     doc: "a result, before the client sees it",
     carries: ["mcp"],
     requires: ["mcp.server.name", "mcp.tool_call.name"],
+    arrives: ARRIVES.mcp,
   },
   "model.call": {
     doc: "a call of a model, with its answer once there is one",
     carries: ["model", "http.host"],
     requires: ["model.provider"],
+    arrives: ARRIVES.models,
   },
   "file.import": fileType("import", "a file or tree is copied into the VM"),
   "file.export": fileType("export", "a file or tree is copied out of the VM"),
@@ -93,21 +114,25 @@ export const EVENT_TYPES = {
     doc: "a program was started inside the VM",
     carries: ["process.truncated", "process.audit"],
     requires: ["process.audit.exe"],
+    arrives: ARRIVES.inside,
   },
   "network.connect": {
     doc: "a connection is dialled, out of the VM or to a published port",
     carries: ["network"],
     requires: ["network.destination.port"],
+    arrives: ARRIVES.network,
   },
   "network.lifecycle": {
     doc: "a private network is made, changed or removed",
     carries: ["network"],
     requires: ["network.name"],
+    arrives: ARRIVES.network,
   },
   "capsule.invoke": {
     doc: "a capsule is invoked",
     carries: ["capsule", "mcp.valid", "mcp.truncated", "mcp.request.arguments"],
     requires: ["capsule.name", "capsule.level"],
+    arrives: ARRIVES.capsules,
   },
   "vm.lifecycle": {
     doc: "a VM is made, started, stopped, renamed, kept, deleted and so on",
@@ -123,9 +148,15 @@ export const EVENT_TYPES = {
     doc: "a reference is about to be replaced by its secret",
     carries: ["http"],
     requires: ["http.host"],
+    arrives: ARRIVES.network,
   },
-  "security.rule": { doc: "a rule with a detection level matched", carries: [], requires: [] },
-  "security.ask": { doc: "an ask was made or answered", carries: [], requires: [] },
+  "security.rule": {
+    doc: "a rule with a detection level matched",
+    carries: [],
+    requires: [],
+    arrives: ARRIVES.later,
+  },
+  "security.ask": { doc: "an ask was made or answered", carries: [], requires: [], arrives: ARRIVES.later },
 } as const satisfies Readonly<Record<string, EventTypeRow>>;
 
 export type EventType = keyof typeof EVENT_TYPES;
@@ -149,13 +180,47 @@ export function typesThatCarry(paths: Iterable<string>): EventType[] {
   return EVENT_TYPE_NAMES.filter((type) => wanted.every((path) => NAMES.get(type)?.has(path) === true));
 }
 
+/** What a type comes with; undefined for one that this version makes. */
+export function typeArrival(type: EventType): Arrival | undefined {
+  const row: EventTypeRow = EVENT_TYPES[type];
+  return row.arrives;
+}
+
+/** What a field, or the name above fields, comes with; undefined where an event of this version may have it. */
+export function fieldArrival(path: string): Arrival | undefined {
+  if (typesThatMake([path]).length > 0) return undefined;
+  return arrivalInTable(path) ?? typesThatCarry([path]).map(typeArrival)[0];
+}
+
+function arrivalInTable(path: string): Arrival | undefined {
+  const name = [path, ...structsAbove(path)].find((each) => Object.hasOwn(FIELDS_TO_COME, each));
+  return name === undefined ? undefined : FIELDS_TO_COME[name];
+}
+
+/** As `typesThatCarry`, of what this version makes. */
+export function typesThatMake(paths: Iterable<string>): EventType[] {
+  const wanted = [...paths];
+  return [...MADE].filter(([, names]) => wanted.every((path) => names.has(path))).map(([type]) => type);
+}
+
 /** Carried fields and the names above them. */
 const NAMES: ReadonlyMap<EventType, ReadonlySet<string>> = new Map(
-  [...CARRIED].map(([type, fields]) => [
-    type,
-    new Set([...fields].flatMap((path) => [path, ...structsAbove(path)])),
-  ]),
+  [...CARRIED].map(([type, fields]) => [type, namesOf(fields)]),
 );
+
+/** The same of the events and fields that this version makes. */
+const MADE: ReadonlyMap<EventType, ReadonlySet<string>> = new Map(
+  [...CARRIED]
+    .filter(([type]) => typeArrival(type) === undefined)
+    .map(([type, fields]) => [
+      type,
+      namesOf([...fields].filter((path) => arrivalInTable(path) === undefined)),
+    ]),
+);
+
+function namesOf(fields: Iterable<string>): ReadonlySet<string> {
+  return new Set([...fields].flatMap((path) => [path, ...structsAbove(path)]));
+}
 
 export function isEventType(text: string): text is EventType {
   return Object.hasOwn(EVENT_TYPES, text);

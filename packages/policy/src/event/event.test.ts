@@ -1,9 +1,18 @@
 import { expect, test } from "vitest";
 import { Random } from "../testing/random.ts";
 import { randomEvent } from "../testing/random-event.ts";
+import { FIELDS_TO_COME } from "./arrivals.ts";
 import { type EventFields, eventFromJson, securityEvent } from "./event.ts";
-import { CARRIED, EVENT_TYPE_NAMES, EVENT_TYPES, type EventType } from "./event-table.ts";
-import { fieldRow } from "./field-table.ts";
+import {
+  CARRIED,
+  EVENT_TYPE_NAMES,
+  EVENT_TYPES,
+  type EventType,
+  fieldArrival,
+  typeArrival,
+  typesThatMake,
+} from "./event-table.ts";
+import { FIELD_STRUCTS, fieldRow } from "./field-table.ts";
 
 const ID = { event_id: "0123456789ab" };
 const request = { "http.host": "example.com", "http.method": "GET" } as const;
@@ -121,8 +130,24 @@ test("an id that is not 12 hex digits is refused, and so is an unknown type", ()
   expect(() => securityEvent("security.ask", { event_id: "x" }, {})).toThrow("12 hex digits");
   expect(() => eventFromJson({ type: "security.ask", ...ID, extra: 1, fields: {} })).toThrow('"extra"');
   expect(() => eventFromJson({ type: "security.ask", ...ID, trace_id: {}, fields: {} })).toThrow("trace");
-  expect(() => eventFromJson({ type: "nothing", ...ID, fields: {} })).toThrow("unknown");
+  expect(() => eventFromJson({ type: "nothing", ...ID, fields: {} })).toThrow(/its type is unknown$/);
+  expect(() => eventFromJson({ type: "proces.exec", ...ID, fields: {} })).toThrow(
+    'its type is unknown; did you mean "process.exec"?',
+  );
+  expect(() => eventFromJson({ type: "x".repeat(10_000), ...ID, fields: {} })).toThrow(/x{80}": its type/);
   expect(() => eventFromJson(null)).toThrow("no object");
+});
+
+test.each<[EventType, string, string]>([
+  ["process.exec", "process.comand", 'does not exist; did you mean "process.command"?'],
+  ["process.exec", "file.import.pth", 'does not exist; did you mean "file.import.path"?'],
+  ["file.import", "file.export.path", 'does not belong to it; did you mean "file.import.path"?'],
+  ["process.exec", "settings.source", "does not belong to it"],
+  ["process.exec", "event.type", "does not belong to it"],
+  ["process.exec", "zzzzzzzzzzzz", "does not exist"],
+])("%s with %s says what may have been meant", (type, path, message) => {
+  const fields = { [path]: "x" } as EventFields;
+  expect(() => eventFromJson({ type, ...ID, fields })).toThrow(`field "${path}" ${message}`);
 });
 
 test("what a parser could not read may lack the fields that it failed on", () => {
@@ -187,6 +212,22 @@ test("the stored form is JSON and gives the same event again, for every type", (
       expect(again.facts).toEqual(event.facts);
       expect(again.identity).toEqual(event.identity);
     }
+  }
+});
+
+test("what is to come is in the tables, and no event of this version needs it", () => {
+  for (const name of Object.keys(FIELDS_TO_COME)) {
+    expect(FIELD_STRUCTS.has(name) || fieldRow(name) !== undefined, name).toBe(true);
+    expect(typesThatMake([name]), name).toEqual([]);
+  }
+  const made = typesThatMake([]);
+  expect(made.length).toBeGreaterThan(5);
+  for (const type of made) {
+    expect(typeArrival(type)).toBeUndefined();
+    for (const path of EVENT_TYPES[type].requires) expect(fieldArrival(path), path).toBeUndefined();
+  }
+  for (const path of ["http.host", "file.read.name", "file.read", "label", "label.integrity", "capsule"]) {
+    expect(fieldArrival(path), path).toMatch(/^(with|in) /);
   }
 });
 

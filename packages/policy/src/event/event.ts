@@ -1,5 +1,6 @@
 import { Failure } from "@capsem/base";
 import { POLICY_LIMITS } from "../limits.ts";
+import { suggestion } from "../nearest.ts";
 import { CARRIED, EVENT_TYPE_NAMES, EVENT_TYPES, type EventType, isEventType } from "./event-table.ts";
 import {
   FIELD_PATHS,
@@ -88,13 +89,28 @@ function refuse(type: string, what: string): never {
   throw new Failure("event_invalid", `Cannot judge event "${type}": ${what}`);
 }
 
+function refuseType(type: string): never {
+  refuse(type.slice(0, 80), `its type is unknown${suggestion(type, EVENT_TYPE_NAMES)}`);
+}
+
+/** A field of such events that is spelled nearly so is more likely meant than one of others. */
+function refuseField(type: EventType, path: string): never {
+  const isField = fieldRow(path) !== undefined;
+  const own = suggestion(
+    path,
+    [...(CARRIED.get(type) ?? [])].filter((field) => field !== "event.type"),
+  );
+  const near = own !== "" || isField ? own : suggestion(path, FIELD_PATHS);
+  refuse(type, `field "${path.slice(0, 80)}" does not ${isField ? "belong to it" : "exist"}${near}`);
+}
+
 /**
  * Makes the event of one act. Throws a Failure "event_invalid" for anything that is not exactly such an event:
  * the caller refuses the act, because what cannot be judged is not done.
  */
 export function securityEvent(type: EventType, identity: EventIdentity, fields: EventFields): SecurityEvent {
   checkIdentity(type, identity);
-  const carried = CARRIED.get(type) ?? refuse(type, "its type is unknown");
+  const carried = CARRIED.get(type) ?? refuseType(type);
   const facts = new Map<string, CelValue>();
   const put = (path: string, value: CelValue) => {
     facts.set(path, value);
@@ -105,8 +121,7 @@ export function securityEvent(type: EventType, identity: EventIdentity, fields: 
   for (const [path, given] of Object.entries(fields)) {
     if (given === undefined) continue;
     const row = fieldRow(path);
-    if (row === undefined) refuse(type, `field "${path.slice(0, 80)}" does not exist`);
-    if (path === "event.type" || !carried.has(path)) refuse(type, `field "${path}" does not belong to it`);
+    if (row === undefined || path === "event.type" || !carried.has(path)) refuseField(type, path);
     const taken = takeValue(row, given);
     if (taken instanceof ValueProblem) refuse(type, `field "${path}" is ${taken.what}`);
     put(path, taken.value);
@@ -130,8 +145,7 @@ export function securityEvent(type: EventType, identity: EventIdentity, fields: 
 export function eventFromJson(stored: unknown): SecurityEvent {
   if (typeof stored !== "object" || stored === null) refuse("unknown", "it is no object");
   const { type, fields, ...identity } = stored as Partial<StoredEvent>;
-  if (typeof type !== "string" || !isEventType(type))
-    refuse(String(type).slice(0, 80), "its type is unknown");
+  if (typeof type !== "string" || !isEventType(type)) refuseType(String(type));
   if (typeof fields !== "object" || fields === null) refuse(type, "it has no fields");
   return securityEvent(type, identity as EventIdentity, fields as EventFields);
 }

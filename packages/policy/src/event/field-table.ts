@@ -65,6 +65,16 @@ const fileAct = (doc: string) => ({
   content: row("body", "first 64 KiB"),
 });
 
+/** Of an act on one entry or on many. */
+const TREE = {
+  is_tree: row("bool", "a folder with all that is in it, or one that is made with those above it"),
+} as const;
+/** Of an act that moves bytes. */
+const WINDOW = {
+  is_whole: row("bool", "the whole file, no window of it"),
+  offset: row("int", "byte of the file at which a window begins; absent of a whole file"),
+} as const;
+
 const networkEnd = (doc: string) => ({
   vm_id: row("text", `${doc}: its VM, when it is one`),
   vm_name: row("text", "name of that VM"),
@@ -129,12 +139,12 @@ export const FIELDS = {
   "file.valid": VALID,
   "file.truncated": TRUNCATED,
   "file.content": row("body", "content of whichever act this event is"),
-  ...under("file.import", fileAct("from the host into the VM")),
-  ...under("file.export", fileAct("from the VM to the host")),
+  ...under("file.import", { ...fileAct("from the host into the VM"), ...TREE, ...WINDOW }),
+  ...under("file.export", { ...fileAct("from the VM to the host"), ...TREE, ...WINDOW }),
   ...under("file.read", fileAct("read in the VM")),
-  ...under("file.create", fileAct("made in the VM")),
+  ...under("file.create", { ...fileAct("made in the VM"), ...TREE }),
   ...under("file.write", fileAct("written in the VM")),
-  ...under("file.delete", fileAct("removed in the VM")),
+  ...under("file.delete", { ...fileAct("removed in the VM"), ...TREE }),
 
   "process.valid": VALID,
   "process.truncated": TRUNCATED,
@@ -144,6 +154,11 @@ export const FIELDS = {
   "process.exec.path": row("path", "program of the job"),
   "process.exec.user": row("text", "the user in the VM that the job runs as", ["user", "root"]),
   "process.exec.cwd": row("path", "folder in the VM that the job starts in"),
+  "process.exec.env_names": row(
+    "texts",
+    "names of the variables that the job is given; no rule sees a value",
+  ),
+  "process.exec.has_stdin": row("bool", "something is written to it: given with it, or while it runs"),
   "process.exec.exit_code": row("int", "exit code"),
   "process.exec.stdout": row("body", "first 64 KiB of the output"),
   "process.exec.stderr": row("body", "first 64 KiB of the error output"),
@@ -187,6 +202,10 @@ export const FIELDS = {
     "fork",
     "purge",
   ]),
+  "vm.lifecycle.name": row(
+    "text",
+    "name that it gets: of create, rename and persist; vm.name is the one that it has",
+  ),
   "vm.lifecycle.requester": row("text", "client that asked for it"),
 
   "settings.key": row(

@@ -73,7 +73,7 @@ export function timelineOf(row: Row): TimelineEntry {
     event_id: row.eventId,
     trace_id: row.traceId,
     requester: row.requester,
-    title: `bash -c ${JSON.stringify(row.command)}`,
+    title: row.command,
     decision: row.decision.action,
     rule_id: row.decision.rule_id,
     reason: row.decision.reason,

@@ -38,16 +38,19 @@ export const POLICY_HANDLERS: Partial<Record<RouteName, Handler>> = {
     return { digest: policy.digest, findings: [] };
   },
   ruleEvaluate: async (call) => {
-    const { event } = (await call.json()) as { event: { type: string; fields: Record<string, unknown> } };
+    const { event, rules } = (await call.json()) as {
+      event: { type: string; fields: Record<string, unknown> };
+      rules?: string;
+    };
     if (event.type !== "process.exec")
       throw apiFailure("invalid_input", `Cannot judge event "${event.type}": its type is unknown`);
-    const decision = call.state.policy.decide(String(event.fields["process.command"] ?? ""));
+    const decision = call.state.policy.decide(String(event.fields["process.command"] ?? ""), rules);
     return { decision, text: `${decision.action} by ${decision.rule_id}: ${decision.reason}` };
   },
   ruleReplay: async (call) => {
-    const { vm_id: id } = await call.json();
+    const { vm_id: id, rules } = await call.json();
     const { rows } = call.state.ledgers.get(String(id));
-    const judged = rows.map((row) => ({ row, now: call.state.policy.decide(row.command) }));
+    const judged = rows.map((row) => ({ row, now: call.state.policy.decide(row.command, rules) }));
     const different = judged.filter(({ row, now }) => now.action !== row.decision.action);
     return {
       events: rows.length,
@@ -56,7 +59,7 @@ export const POLICY_HANDLERS: Partial<Record<RouteName, Handler>> = {
         time: row.time,
         event_id: row.eventId,
         type: "process.exec",
-        title: `bash -c ${JSON.stringify(row.command)}`,
+        title: row.command,
         was: { action: row.decision.action, rule_id: row.decision.rule_id },
         now: { action: now.action, rule_id: now.rule_id, reason: now.reason },
       })),
@@ -143,13 +146,13 @@ export const EVIDENCE_HANDLERS: Partial<Record<RouteName, Handler>> = {
   vmStats: ({ state, params }) => statsOf(params.id ?? "", state.ledgers.get(params.id ?? "")),
   vmStatsDetail: ({ state, params }) => statsDetailOf(params.id ?? "", state.ledgers.get(params.id ?? "")),
   securityEvents: ({ state, params, query }) => {
-    const action = query.get("action");
+    const asked = (row: ReturnType<typeof securityOf>) =>
+      (["action", "type", "rule_id"] as const).every((key) => [null, row[key]].includes(query.get(key)));
     const rows = state.ledgers
       .get(params.id ?? "")
       .rows.map(securityOf)
       .reverse();
-    const wanted = rows.filter((row) => action === null || row.action === action);
-    const { part, next } = pageOf(wanted, query);
+    const { part, next } = pageOf(rows.filter(asked), query);
     return { events: part, next };
   },
   ledgers: ({ state }) => ({ ledgers: [...state.ledgers.all].map(ledgerInfoOf) }),

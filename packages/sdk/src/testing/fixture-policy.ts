@@ -91,20 +91,7 @@ export class FixturePolicy {
     if (MATCH.exec(fields.match) === null && FILE_MATCH.exec(fields.match) === null) {
       throw faulty("Cannot write the rule: it has a fault", "bad_match", `unknown field in ${fields.match}`);
     }
-    this.rules.set(name, {
-      id: `profiles.rules.${name}`,
-      name,
-      source: "user",
-      action: fields.action,
-      match: fields.match,
-      detection_level: fields.detection_level ?? "none",
-      priority: fields.priority ?? 10,
-      reason: fields.reason ?? "",
-      enabled: fields.enabled ?? true,
-      file: "settings.toml",
-      line: 1,
-      is_locked: false,
-    });
+    this.rules.set(name, ownRule(name, fields));
     this.#digest += 1;
   }
 
@@ -125,8 +112,10 @@ export class FixturePolicy {
     throw apiFailure("policy", `Cannot ${act} ${what}`, { facts });
   }
 
-  decide(command: string): DecisionInfo {
-    const matched = this.inForce.filter((rule) => rule.enabled && matches(rule, command));
+  /** By the rules in force, or by those of a text in place of the user's. */
+  decide(command: string, text?: unknown): DecisionInfo {
+    const rules = typeof text === "string" ? [...rulesOfText(text), BUILTIN] : this.inForce;
+    const matched = rules.filter((rule) => rule.enabled && matches(rule, command));
     const [first = BUILTIN] = matched;
     return {
       action: first.action === "block" ? "block" : first.action === "ask" ? "ask" : "allow",
@@ -153,7 +142,7 @@ export class FixturePolicy {
     if (action === "allow") return;
     if (action === "block")
       throw apiFailure("policy", `Cannot run in VM "${vm.id}": ${reason}`, { facts: { rule_id: ruleId } });
-    const ask = this.ask({ vm, decision, title: `bash -c ${JSON.stringify(command)}`, caller });
+    const ask = this.ask({ vm, decision, title: command, caller });
     const facts = { rule_id: ruleId, ask_id: ask.id };
     const answered: Deferred<void> = defer();
     this.#waiting.set(ask.id, answered);
@@ -191,6 +180,7 @@ export class FixturePolicy {
       is_used: false,
       ...{ scope: null, resolver: null, note: null, resolved_at: null },
       event_id: randomBytes(6).toString("hex"),
+      scopes: ["once", "vm", "always"],
     };
     this.asks.set(ask.id, ask);
     this.#tell(ask);
@@ -245,6 +235,31 @@ export class FixturePolicy {
     if (name === undefined) throw locked(`Cannot write rule "${id}": it is not the user's`, id);
     return name;
   }
+}
+
+function ownRule(name: string, fields: RuleFields): RuleInfo {
+  return {
+    id: `profiles.rules.${name}`,
+    name,
+    source: "user",
+    action: fields.action,
+    match: fields.match,
+    detection_level: fields.detection_level ?? "none",
+    priority: fields.priority ?? 10,
+    reason: fields.reason ?? "",
+    enabled: fields.enabled ?? true,
+    file: "settings.toml",
+    line: 1,
+    is_locked: false,
+  };
+}
+
+const TABLE = /^\[profiles\.rules\.([a-z0-9_-]+)\]\naction = "(\w+)"\nmatch = '(.*)'$/gm;
+
+function rulesOfText(text: string): RuleInfo[] {
+  return [...text.matchAll(TABLE)].map(([, name = "", action = "", match = ""]) =>
+    ownRule(name, { action, match }),
+  );
 }
 
 function matches({ match, id }: RuleInfo, command: string): boolean {

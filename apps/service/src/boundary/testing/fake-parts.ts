@@ -156,5 +156,6 @@ function askInfo({ event, decision, title, vm, digest }: Asked, state: AskInfo["
     note: null,
     resolved_at: null,
     event_id: event.identity.event_id,
+    scopes: state === "pending" ? ["once"] : [],
   };
 }
