@@ -42,7 +42,7 @@ function written(): Command[] {
         { name: "match", value: "EXPR", summary: "What it is about" },
         { name: "action", value: "ACTION", choices: ACTIONS, summary: "allow, ask, block, or a change" },
         { name: "reason", value: "TEXT", summary: "What whoever is refused is told" },
-        { name: "priority", value: "N", summary: "10 (default) to 1000; lower comes first" },
+        { name: "priority", value: "N", summary: "10 to 1000, lower comes first; default 10, 20 for ask" },
         { name: "detection", value: "LEVEL", choices: LEVELS, summary: "Also report a match at this level" },
         { name: "disabled", summary: "Write it, and leave it off" },
         {

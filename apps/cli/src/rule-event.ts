@@ -10,7 +10,12 @@ export interface GivenEvent {
 }
 
 /** What an exec that says no more is judged with. */
-const ASSUMED = { "process.exec.user": "user", "process.exec.cwd": "/workspace" } as const;
+const ASSUMED = {
+  "process.exec.user": "user",
+  "process.exec.cwd": "/workspace",
+  "process.exec.env_names": [],
+  "process.exec.has_stdin": false,
+} as const;
 
 /** The event to judge, in one of three ways: a command, a type with fields, or a file. */
 export async function eventOf({ powers }: Pick<Context, "powers">, args: Args): Promise<GivenEvent> {

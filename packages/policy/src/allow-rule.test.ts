@@ -206,7 +206,7 @@ test.each<[string, SecurityEvent, SecurityEvent]>([
   expect(decide(snapshot, other).action).toBe("ask");
 });
 
-test("the rule holds for the act alone: any other value of any field that it could have still asks", () => {
+test("the rule holds for the act alone, and another value of a field that it could have still asks", () => {
   const random = new Random(83);
   let compared = 0;
   for (let round = 0; round < 400; round += 1) {

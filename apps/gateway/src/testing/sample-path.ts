@@ -1,7 +1,15 @@
 import type { Route } from "@capsem/api";
 
 /** One right value for each form of a path parameter; a new form needs its own here. */
-const CANDIDATES = ["vm_abcdefghij234567", "job_abcdefghij234567", "service", "name", "1"];
+const CANDIDATES = [
+  "vm_abcdefghij234567",
+  "job_abcdefghij234567",
+  "ask_abcdefghij234567",
+  `credential:blake3:${"a".repeat(64)}`,
+  "service",
+  "name",
+  "1",
+];
 
 /** A path that the route's own schema takes. */
 export function samplePath(route: Route): string {

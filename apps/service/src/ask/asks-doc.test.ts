@@ -15,7 +15,7 @@ test("the pages of asks and credentials say the limits that hold", () => {
   expect(page("asks.md")).toContain(`${waitingOfNoVmMax} may be about no VM`);
   expect(page("asks.md")).toContain(`${waitingOfRequesterMax} of one client with one token`);
   expect(page("asks.md")).toContain(`${waitingLaterMax} may hold no call`);
-  expect(page("asks.md")).toContain(`${keptMax.toLocaleString("en")} are\nlisted for a day`);
+  expect(page("asks.md")).toContain(`${keptMax.toLocaleString("en")} are listed for a day`);
   expect(page("asks.md")).toContain(`less ${reserveMs / 1000} seconds`);
   expect([retryMs, keptMs]).toEqual([10 * 60_000, 24 * 3600_000]);
   const { countMax, secretCharactersTotalMax, pieceCharactersMax, formCharactersMin } = CREDENTIAL_LIMITS;

@@ -33,6 +33,26 @@ priority = 20
   expect(boundary.noteResult(contextOf(), result, decisionOf("ask", "profiles.rules.other"))).toBe("ask");
 });
 
+test.each([
+  { what: "matched the act too", more: "", matched: true, noted: "allow" },
+  { what: "is about results", more: "", matched: false, noted: "ask" },
+  { what: "reads the result", more: ' && process.exec.stdout != "x"', matched: true, noted: "ask" },
+  { what: "asks for the result", more: " && has(process.exec.exit_code)", matched: true, noted: "ask" },
+])("of an act that a rule before allowed, a rule that asks and $what: $noted", ({ more, matched, noted }) => {
+  const { boundary, policy } = gate();
+  policy.rules(
+    `[profiles.rules.guard]\naction = "ask"\nmatch = 'process.command.contains("make")${more}'\npriority = 20\n`,
+  );
+  const end = { exit_code: 0, signal: null, timed_out: false, out_of_memory: null };
+  const counted = { ...end, agent_us: 1, stdout_bytes: 2, stderr_bytes: 0, truncated: false };
+  const result = completeDraft(EXEC, counted, { stdout: Buffer.from("hi"), stderr: Buffer.alloc(0) });
+  const allowed = decisionOf("allow", "profiles.rules.allow-1");
+  const asks = { action: "ask", priority: 20, detection: "none", fault: undefined } as const;
+  const guard = { ...asks, rule_id: "profiles.rules.guard" };
+  const explanation = { ...allowed.explanation, matched: matched ? [guard] : [] };
+  expect(boundary.noteResult(contextOf(), result, { ...allowed, explanation })).toBe(noted);
+});
+
 test("a client that asks the person itself is refused at once, and the act ends as asked; a result is held", async () => {
   const { boundary, ledger, policy, asks } = gate();
   policy.rules(ruleOn("process.exec", "ask"));
