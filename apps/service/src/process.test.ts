@@ -22,7 +22,7 @@ import { bundled } from "./testing/bundle.ts";
 import { type Client, createClient } from "./testing/client.ts";
 import { storeFakeGolden } from "./testing/fake-machinery.ts";
 import type { FakeScript } from "./testing/fake-script.ts";
-import { pidsNaming, pidsWith } from "./testing/rig.ts";
+import { killAll, pidsNaming, pidsWith } from "./testing/rig.ts";
 import { errorOf, type VmShown } from "./testing/use-rigs.ts";
 
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 60_000 });
@@ -47,7 +47,7 @@ afterEach(async () => {
   }
   for (const home of homes.splice(0)) {
     await expect.poll(() => pidsNaming(home), { timeout: 30_000 }).toEqual([]);
-    for (const pid of pidsWith(`HOME=${home}`)) process.kill(pid, "SIGKILL");
+    killAll(pidsWith(`HOME=${home}`));
     rmSync(home, { recursive: true, force: true });
     rmSync(roots.shift() ?? home, { recursive: true, force: true });
   }

@@ -18,7 +18,7 @@ import type { Machinery } from "../machinery.ts";
 import { openPolicy } from "../policy/open-policy.ts";
 import type { PolicyStore } from "../policy/policy-store.ts";
 import type { Powers } from "../powers.ts";
-import { nodePowers, startOwner } from "../powers-node.ts";
+import { linuxProcesses, nodePowers, startOwner } from "../powers-node.ts";
 import { type Service, type ServiceOptions, startService } from "../service.ts";
 import { bundled } from "./bundle.ts";
 import { type Client, createClient } from "./client.ts";
@@ -112,13 +112,13 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
     processes: () => pidsNaming(home).length,
     killOwners() {
       for (const pid of pidsNaming(home)) {
-        if (readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("fake-owner")) process.kill(pid, "SIGKILL");
+        if (readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("fake-owner")) killAll([pid]);
       }
     },
     async close() {
       await service.close();
       // Jobs of a fake VM are processes of the host: a real one takes its own along.
-      for (const pid of pidsWith(`HOME=${layout.vms}`)) process.kill(pid, "SIGKILL");
+      killAll(pidsWith(`HOME=${layout.vms}`));
       if (options.home === undefined) rmSync(home, { recursive: true, force: true });
     },
   };
@@ -150,6 +150,12 @@ function rigPowers(
 /** Fake owners carry their script's path in their environment, and so do their hypervisors. */
 export function pidsNaming(home: string): number[] {
   return pidsWith(join(home, "fake-owner.json"));
+}
+
+/** One that has ended meanwhile is no matter. */
+export function killAll(pids: readonly number[]): void {
+  const { kill } = linuxProcesses();
+  for (const pid of pids) kill(pid, "SIGKILL");
 }
 
 /** Processes whose environment has this text. */

@@ -18,7 +18,7 @@ import { createHandlers, type EvidenceHandlers } from "../../routes/index.ts";
 import { bundled } from "../../testing/bundle.ts";
 import { type Client, createClient } from "../../testing/client.ts";
 import { fakeMachinery, storeFakeGolden } from "../../testing/fake-machinery.ts";
-import { pidsWith } from "../../testing/rig.ts";
+import { killAll, pidsWith } from "../../testing/rig.ts";
 import { FindingBook } from "../../trouble/finding-book.ts";
 import { Launcher } from "../../vm/launch.ts";
 import { Lifecycle } from "../../vm/lifecycle.ts";
@@ -96,7 +96,7 @@ export async function startBoundaryRig(options: BoundaryRigOptions = {}): Promis
       await Promise.all([lifecycle.close(), pool.close()]);
       await goldens.close();
       await server.close();
-      for (const pid of pidsWith(`HOME=${layout.vms}`)) process.kill(pid, "SIGKILL");
+      killAll(pidsWith(`HOME=${layout.vms}`));
       rmSync(home, { recursive: true, force: true });
     },
   };
