@@ -96,11 +96,12 @@ describe.each(ERAS)("a command that a rule asks about (%s)", (era) => {
     expect(forms[0]?.message).toContain(`${RULE}: deployments need a person`);
     const [pending, approved, ...used] = await story();
     expect(pending).toMatchObject({
-      ...{ title: "ask pending", rule_id: RULE, requester: "gateway" },
+      ...{ title: `ask pending: ${COMMAND}`, rule_id: RULE },
+      requester: expect.stringMatching(/^gateway \(token [0-9a-f]{8}\)$/),
       details: { resolver: null },
     });
     const ended = {
-      title: "ask approved",
+      title: `ask approved: ${COMMAND}`,
       rule_id: RULE,
       reason: "answered in the conversation: go ahead",
       details: {
@@ -127,8 +128,8 @@ describe.each(ERAS)("a command that a rule asks about (%s)", (era) => {
     expect(failure.reason).toContain("the user refused it");
     expect(await ran()).toBe(0);
     expect(await story()).toMatchObject([
-      { title: "ask pending" },
-      { title: "ask denied", details: { ask_id: failure.ask_id, scope: null } },
+      { title: `ask pending: ${COMMAND}` },
+      { title: `ask denied: ${COMMAND}`, details: { ask_id: failure.ask_id, scope: null } },
     ]);
   });
 
@@ -144,9 +145,9 @@ describe.each(ERAS)("a command that a rule asks about (%s)", (era) => {
     expect(await ran()).toBe(1);
     expect(forms).toHaveLength(1);
     expect((await story()).map(({ title }) => title)).toEqual([
-      "ask pending",
-      "ask approved",
-      "ask approved",
+      `ask pending: ${COMMAND}`,
+      `ask approved: ${COMMAND}`,
+      `ask approved: ${COMMAND}`,
     ]);
   });
 
