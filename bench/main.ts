@@ -7,6 +7,7 @@ import { ledgerClientFigures } from "./ledger-client-bench.ts";
 import { mcpFigures } from "./mcp-bench.ts";
 import { policyFigures } from "./policy-bench.ts";
 import { type Figure, renderTable } from "./statistics.ts";
+import { statusFigures } from "./status-bench.ts";
 import { createFigures, cycleFigures, execFigures } from "./vm-bench.ts";
 
 const root = resolve(import.meta.dirname, "..", "..");
@@ -29,6 +30,7 @@ async function main(): Promise<void> {
     policy: policyFigures,
     ledger: ledgerFigures,
     "ledger-client": ledgerClientFigures,
+    status: statusFigures,
   };
   // Words choose areas; without one all are measured.
   const asked = process.argv.slice(2);

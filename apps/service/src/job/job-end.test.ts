@@ -1,4 +1,5 @@
 import { apiFailure } from "@capsem/api";
+import type { Failure } from "@capsem/base";
 import { expect, test } from "vitest";
 import { contextOf } from "../boundary/testing/contexts.ts";
 import { ruleOn } from "../boundary/testing/fake-parts.ts";
@@ -25,6 +26,8 @@ function runWith(chunks: readonly (readonly [kind: 1 | 2, text: string])[] | "un
         });
   return {
     call: async () => END,
+    // This owner lives.
+    readFailure: async (_thrown: unknown, otherwise: Failure) => otherwise,
     open: async () => {
       if (chunks === "unreadable") throw apiFailure("unresponsive", "Cannot reach the owner");
       return {

@@ -1,5 +1,5 @@
 import { apiFailure, type OwnerJobEnd, toApiFailure } from "@capsem/api";
-import { within } from "@capsem/base";
+import { Failure, within } from "@capsem/base";
 import type { Decision } from "@capsem/policy";
 import { readJobChunks } from "@capsem/wire";
 import type { ActContext } from "../act.ts";
@@ -43,12 +43,13 @@ export async function recordJobEnd(watched: WatchedJob): Promise<void> {
     else held?.withhold(thrown);
     return;
   }
-  const output = await keptOutput(run, job, held !== null);
+  const kept = await keptOutput(run, job, held !== null);
+  const output = kept instanceof Failure ? null : kept;
   open?.add(endFacts(end, output));
   open?.close("done");
   const result = completeDraft(act, end, output);
   if (held === null) noteOutput(watched, result);
-  else if (output === null) held.withhold(apiFailure("internal", "Cannot read what the job wrote"));
+  else if (kept instanceof Failure) held.withhold(kept);
   else await judgeHeld(watched, held, result);
 }
 
@@ -77,14 +78,14 @@ async function judgeHeld(
   }
 }
 
-/** The beginning of what a finished job wrote, or null: it cannot be read. */
-async function keptOutput(run: OwnerRun, job: string, isHeld: boolean): Promise<JobOutput | null> {
+/** The beginning of what a finished job wrote, or why it cannot be read. */
+async function keptOutput(run: OwnerRun, job: string, isHeld: boolean): Promise<JobOutput | Failure> {
   try {
     const reading = readKept(run, job, isHeld, AbortSignal.timeout(BOUNDARY_LIMITS.keptOutputTimeoutMs));
     return await within(reading, BOUNDARY_LIMITS.keptOutputTimeoutMs);
-  } catch {
+  } catch (thrown) {
     // Whatever kept us from reading it: the end of the job is recorded without it.
-    return null;
+    return run.readFailure(thrown, apiFailure("internal", "Cannot read what the job wrote"));
   }
 }
 

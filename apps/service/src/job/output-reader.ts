@@ -47,7 +47,8 @@ export class OutputReader {
         yield { kind, bytes };
       }
     } catch (thrown) {
-      throw isBroken(thrown) ? brokenOutput(this.#job, thrown) : await this.#run.streamFailure(thrown);
+      if (!isBroken(thrown)) throw await this.#run.streamFailure(thrown);
+      throw await this.#run.readFailure(thrown, brokenOutput(this.#job, thrown));
     }
   }
 

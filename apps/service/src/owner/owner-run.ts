@@ -175,6 +175,19 @@ export class OwnerRun {
     return this.#explain("stream", thrown);
   }
 
+  /**
+   * The same for what was read and is not whole: an owner that ends cuts what it was sending, and is known to have ended
+   * a moment later. `otherwise`: it lives.
+   */
+  async readFailure(thrown: unknown, otherwise: Failure): Promise<Failure> {
+    const failure = await this.streamFailure(thrown);
+    if (failure.kind === "vm_gone") return failure;
+    const isLost = await settledWithin(this.lost, TIMES.ownerExitTimeoutMs);
+    return isLost
+      ? this.streamFailure(new Failure("peer_lost", "Cannot read on: the owner ended"))
+      : otherwise;
+  }
+
   /** Forces the end of owner and hypervisor. Works on frozen ones. Resolves when both are gone. */
   async kill(): Promise<void> {
     // What comes after its own end is tidying up.
