@@ -18,7 +18,7 @@ beforeAll(async () => {
 afterAll(() => rig.close());
 
 test("the README is short, and each example says what it prints", () => {
-  expect(readme.split("\n").length).toBeLessThanOrEqual(190);
+  expect(readme.split("\n").length).toBeLessThanOrEqual(140);
   expect(examples.length).toBe(`${readme}${page}`.match(/```[jt]s/g)?.length);
   expect(examples.length).toBeGreaterThan(3);
 });
