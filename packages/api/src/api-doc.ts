@@ -2,6 +2,7 @@ import { ASK_ROUTES } from "./ask-routes.ts";
 import { ERRORS, type ErrorKind } from "./error-table.ts";
 import { EVIDENCE_ROUTES } from "./evidence-routes.ts";
 import { FILE_ROUTES } from "./file-routes.ts";
+import { MCP_ROUTES } from "./mcp-routes.ts";
 import { POLICY_ROUTES } from "./policy-routes.ts";
 import type { Absent, Route } from "./route.ts";
 import { SERVICE_ROUTES } from "./service-routes.ts";
@@ -15,6 +16,7 @@ const AREAS: readonly (readonly [string, Readonly<Record<string, Route>>])[] = [
   ["Files", FILE_ROUTES],
   ["Rules, settings, corporate policy", POLICY_ROUTES],
   ["Asks and credentials", ASK_ROUTES],
+  ["Tool servers", MCP_ROUTES],
   ["Evidence", EVIDENCE_ROUTES],
 ];
 
@@ -31,9 +33,10 @@ export function apiPage(): string {
     "request, *no token* one that the gateway answers to anybody on this machine.",
     "",
     'An error is `{"error": {kind, reason, status, retryable}}`, all four always; beside them `rule_id` and `ask_id` where',
-    "a rule refused, `needs_files: true` where it refused a tree because it judges single files, `faults` where a file or",
-    "an edit has them. A route that changes something is never repeated by our clients; where its answer was lost the",
-    "error says that the outcome is unknown.",
+    "a rule refused, `needs_files: true` where it refused a tree because it judges single files, `grant` where a tool",
+    "server's private address was refused and this `HOST:PORT` would allow it, `faults` where a file or an edit has them.",
+    "A route that changes something is never repeated by our clients; where its answer was lost the error says that the",
+    "outcome is unknown.",
     ...AREAS.flatMap(([title, routes]) => ["", `## ${title}`, "", ...table(routes)]),
     "",
     "## Errors",

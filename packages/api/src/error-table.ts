@@ -20,6 +20,8 @@ export const ERRORS = {
   ask_not_found: { status: 404, retryable: false },
   credential_not_found: { status: 404, retryable: false },
   ledger_not_found: { status: 404, retryable: false },
+  mcp_server_not_found: { status: 404, retryable: false },
+  mcp_tool_not_found: { status: 404, retryable: false },
   name_taken: { status: 409, retryable: false },
   wrong_state: { status: 409, retryable: false },
   file_exists: { status: 409, retryable: false },
@@ -46,6 +48,8 @@ export const ERRORS = {
   start_failed: { status: 502, retryable: true },
   /** The gateway: the service does not answer. */
   service_away: { status: 502, retryable: true },
+  /** A tool server, or what lies between: its own words are in the message. */
+  upstream_failed: { status: 502, retryable: true },
   unavailable: { status: 503, retryable: true },
   unresponsive: { status: 504, retryable: true },
   timeout: { status: 504, retryable: false },

@@ -1,6 +1,7 @@
 export { checkEnv } from "./env-table.ts";
 export { apiFailure, ERROR_KINDS, ERRORS, type ErrorKind, isErrorKind, toApiFailure } from "./error-table.ts";
 export { type ServiceEvent, serviceEvent } from "./event-schema.ts";
+export { decodeFacts, encodeFacts, type FactsMessage } from "./fact-message.ts";
 export { type FileInfo, fileInfo } from "./file-routes.ts";
 export { type Fault, faultLine, type Parsed, parseOrFaults } from "./issue-text.ts";
 export { JOB_LIMITS } from "./job-limits.ts";
@@ -33,6 +34,7 @@ export {
   shownRequester,
 } from "./ledger-table.ts";
 export { matchRoute, type RouteMatch } from "./match-route.ts";
+export * from "./mcp-schema.ts";
 export {
   OWNER_METHODS,
   type OwnerJobEnd,
@@ -54,3 +56,4 @@ export type { Tool, ToolAnnotations, ToolRequest } from "./tool-row.ts";
 export { TOOLS, type ToolName, toolOf } from "./tool-table.ts";
 export { type FileWindowResult, fileWindow } from "./tool-work.ts";
 export * from "./vm-schema.ts";
+export * from "./worker-contract.ts";

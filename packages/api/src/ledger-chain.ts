@@ -1,6 +1,5 @@
 /** Hashes of a ledger (docs/ledger-format.md): the ledger chains its rows with them, the service follows the chain. */
 import { hash } from "node:crypto";
-import { LEDGER_VERSION } from "./ledger-table.ts";
 
 export type Cell = string | number | null;
 
@@ -23,27 +22,31 @@ export function sha256(text: string): string {
   return hash("sha256", text);
 }
 
+/** How rows are hashed and chained. New tables change nothing of it, so an older ledger goes on with its chain. */
+const CHAIN_VERSION = 1;
+
 /** The head before the first row. */
-export function genesisHead(ledger: string, version: number = LEDGER_VERSION): string {
-  return sha256(`capsem-ledger ${version} ${ledger}`);
+export function genesisHead(ledger: string): string {
+  return sha256(`capsem-ledger ${CHAIN_VERSION} ${ledger}`);
 }
 
 /**
  * Hash of a row that starts with its table's name: over who wrote it and all of its columns in order. A stored body is
  * left out, since its column `hash` stands for it.
  */
-export function rowHash({ producer, generation, seq }: Origin, row: readonly Cell[]): string {
-  return sha256(canonicalText(producer, generation, seq, row));
+export function rowHash(origin: Origin, row: readonly Cell[]): string {
+  return rowTextHash(origin, rowText(row));
 }
 
-export function canonicalText(
-  producer: string,
-  generation: string,
-  seq: number,
-  row: readonly Cell[],
-): string {
-  const hashed = row[0] === BODY_TABLE ? row.slice(0, 1 + BODY_FACTS) : row;
-  return JSON.stringify([producer, generation, seq, ...hashed]);
+/** The same of the row's text. */
+export function rowTextHash({ producer, generation, seq }: Origin, text: string): string {
+  // The beginning of one list, and what follows the first bracket of the other.
+  return sha256(`${JSON.stringify([producer, generation, seq]).slice(0, -1)},${text.slice(1)}`);
+}
+
+/** What is hashed of a row, as JSON: the table's name and its columns, without a stored body. */
+export function rowText(row: readonly Cell[]): string {
+  return JSON.stringify(row[0] === BODY_TABLE ? row.slice(0, 1 + BODY_FACTS) : row);
 }
 
 /** Both in lower-case hex, one behind the other. */

@@ -1,5 +1,6 @@
 /** What a table of a ledger can hold: checked by whoever sends rows, and again by the ledger. */
-import { BODY_TABLE, sha256 } from "./ledger-chain.ts";
+
+import { BODY_TABLE, type Cell, rowText, sha256 } from "./ledger-chain.ts";
 import { LEDGER_ROW_LIMITS } from "./ledger-limits.ts";
 import {
   type ColumnType,
@@ -8,6 +9,7 @@ import {
   type LedgerTable,
   OUTCOMES,
 } from "./ledger-table.ts";
+import { utf8Text } from "./utf8-text.ts";
 
 export { LEDGER_ROW_LIMITS } from "./ledger-limits.ts";
 
@@ -27,6 +29,8 @@ export const LEDGER_COLUMNS: Readonly<Record<LedgerTable, readonly LedgerColumn[
   lifecycle_events: columnsOf("lifecycle_events"),
   policy_mutations: columnsOf("policy_mutations"),
   event_body_blobs: columnsOf("event_body_blobs"),
+  tool_calls: columnsOf("tool_calls"),
+  net_events: columnsOf("net_events"),
 };
 
 function columnsOf(table: LedgerTable): LedgerColumn[] {
@@ -48,10 +52,12 @@ const DECISIONS: readonly string[] = ["allow", "ask", "block"];
 const WORDS: Readonly<Record<string, readonly string[]>> = {
   "security_decision_events.action": DECISIONS,
   ...Object.fromEntries(
-    ["exec_events", "fs_events", "lifecycle_events", "policy_mutations"].flatMap((table) => [
-      [`${table}.decision`, DECISIONS],
-      [`${table}.outcome`, OUTCOMES],
-    ]),
+    ["exec_events", "fs_events", "lifecycle_events", "policy_mutations", "tool_calls", "net_events"].flatMap(
+      (table) => [
+        [`${table}.decision`, DECISIONS],
+        [`${table}.outcome`, OUTCOMES],
+      ],
+    ),
   ),
 };
 
@@ -64,6 +70,45 @@ type Check = (value: unknown) => string | null;
 const CHECKS: ReadonlyMap<LedgerTable, readonly Check[]> = new Map(
   LEDGER_TABLE_NAMES.map((table) => [table, LEDGER_COLUMNS[table].map((column) => checkOf(table, column))]),
 );
+
+/** Rows on their way to a ledger. */
+export interface RowsMessage {
+  /** A JSON list of rows in UTF-8, each without its body. */
+  readonly rows: Uint8Array;
+  /** Of the rows that have one, in their order, in UTF-8. */
+  readonly bodies: readonly Uint8Array[];
+}
+
+/** `texts` are those of `rowText`, `bodies` those of the rows that have one. */
+export function encodeRows(texts: readonly string[], bodies: readonly string[]): RowsMessage {
+  return { rows: Buffer.from(`[${texts.join(",")}]`), bodies: bodies.map((body) => Buffer.from(body)) };
+}
+
+/** Of whole rows. */
+export function messageOfRows(rows: readonly (readonly Cell[])[]): RowsMessage {
+  return encodeRows(rows.map(rowText), rows.filter(hasBody).map(bodyOf));
+}
+
+function hasBody([table]: readonly Cell[]): boolean {
+  return table === BODY_TABLE;
+}
+
+function bodyOf(row: readonly Cell[]): string {
+  return String(row.at(-1));
+}
+
+/** What came, not yet checked. Throws SyntaxError for what is no JSON; null: it is no list. */
+export function decodeRows({ rows, bodies }: RowsMessage): unknown[] | null {
+  const list: unknown = JSON.parse(utf8Text(rows));
+  if (!Array.isArray(list)) return null;
+  let at = 0;
+  for (const row of list as unknown[]) {
+    if (!Array.isArray(row) || row[0] !== BODY_TABLE) continue;
+    const body = bodies[at++];
+    if (body !== undefined) row.push(utf8Text(body));
+  }
+  return list as unknown[];
+}
 
 /** Why no table can hold a row (the table's name, then its columns in order); null: one can. */
 export function ledgerRowFault(row: unknown): string | null {

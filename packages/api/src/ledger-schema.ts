@@ -32,7 +32,7 @@ export const pageQuery = {
 /** Null: that was all. */
 const next = z.string().nullable();
 
-export const LAYERS = ["exec", "file", "lifecycle", "settings", "ask", "rule"] as const;
+export const LAYERS = ["exec", "file", "tool", "net", "lifecycle", "settings", "ask", "rule"] as const;
 /** A comma between them. */
 export const layers = z.string().regex(/^[a-z]+(,[a-z]+)*$/, "layer names with a comma between them");
 
@@ -140,6 +140,7 @@ export const vmStats = z.strictObject({
   decisions: z.strictObject({ allow: count, ask: count, block: count }),
   commands: count,
   files: count,
+  tools: count,
   /** Acts that have not ended. */
   open: count,
 });
@@ -159,6 +160,18 @@ export const vmStatsDetail = z.strictObject({
     }),
   ),
   exec: z.strictObject({ ...times.shape, failed: count, stdout_bytes: count, stderr_bytes: count }),
+  /** Calls by server and tool, what was called most first; bytes are those of arguments and results. */
+  tools_by_name: z.array(
+    z.strictObject({
+      server: z.string(),
+      tool: z.string(),
+      ...times.shape,
+      failed: count,
+      refused: count,
+      bytes_sent: count,
+      bytes_received: count,
+    }),
+  ),
   file: z.strictObject({ imports: count, exports: count, bytes_in: count, bytes_out: count }),
   asks: z.strictObject({ made: count, approved: count, denied: count, expired: count }),
   requesters: z.array(z.strictObject({ requester: z.string(), acts: count })),

@@ -2,13 +2,15 @@
  * The tables of a ledger (design, "Ledger"): the one source of their columns for the ledger that stores them, the
  * producers that fill them, and docs/ledger-format.md. A column is added at the end of its table, with a new version.
  */
-export const LEDGER_VERSION = 1;
+export const LEDGER_VERSION = 2;
 
 /** `json` is canonical JSON text, `flag` 0 or 1, `time` milliseconds since 1970. A trailing `?` may be null. */
 export type ColumnKind = "text" | "int" | "real" | "json" | "flag" | "time";
 export type ColumnType = ColumnKind | `${ColumnKind}?`;
 
 export interface LedgerTableRow {
+  /** The version that brought it, where that is not the first: an older ledger gets it when it is next written. */
+  readonly since?: number;
   readonly doc: string;
   readonly columns: Readonly<Record<string, ColumnType>>;
 }
@@ -158,6 +160,60 @@ export const LEDGER_TABLES = {
       body: "text",
     },
   },
+  tool_calls: {
+    since: 2,
+    doc: "a call of a tool and how it ended, whoever made it",
+    columns: {
+      ...EVENT,
+      call_id: "text",
+      /** `mcp` of an external server, `builtin` of ours. */
+      origin: "text",
+      /** `framed` and `http` from inside the VM, `direct` from the host. */
+      transport: "text",
+      server_name: "text",
+      tool_name: "text",
+      method: "text",
+      request_id: "text?",
+      /** As the guest claims it. */
+      process_name: "text?",
+      arguments_preview: "text?",
+      response_preview: "text?",
+      /** Of the whole payload in event_body_blobs, where the stored event could not hold it. */
+      request_hash: "text?",
+      response_hash: "text?",
+      bytes_sent: "int?",
+      bytes_received: "int?",
+      label_in: "json",
+      label_out: "json?",
+      is_pinned: "flag",
+      capability_token: "text?",
+      object_handle: "text?",
+      credential_ref: "text?",
+      ...END,
+    },
+  },
+  net_events: {
+    since: 2,
+    doc: "a request or connection that left, or was refused",
+    columns: {
+      ...EVENT,
+      /** `http.request` of a builtin tool, `connection` to a tool server, `capsem.internal.reserved`. */
+      kind: "text",
+      process_name: "text?",
+      server_name: "text?",
+      scheme: "text?",
+      host: "text",
+      port: "int?",
+      method: "text?",
+      path: "text?",
+      addresses: "json",
+      status: "int?",
+      bytes_sent: "int?",
+      bytes_received: "int?",
+      credential_ref: "text?",
+      ...END,
+    },
+  },
 } as const satisfies Readonly<Record<string, LedgerTableRow>>;
 
 export type LedgerTable = keyof typeof LEDGER_TABLES;
@@ -186,6 +242,8 @@ export const ENDS_IN: Readonly<Record<string, LedgerTable>> = {
   "file.event": "fs_events",
   "vm.lifecycle": "lifecycle_events",
   "settings.change": "policy_mutations",
+  "mcp.tool_call": "tool_calls",
+  "http.request": "net_events",
 };
 
 /** The service's own ledger: what belongs to no VM. */

@@ -89,6 +89,7 @@ const ERROR: Json = {
         rule_id: { type: "string" },
         ask_id: { type: "string" },
         needs_files: { type: "boolean" },
+        grant: { type: "string" },
         faults: { type: "array", items: { type: "object" } },
       },
       required: ["kind", "reason", "status", "retryable"],

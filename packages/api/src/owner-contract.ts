@@ -140,6 +140,19 @@ export const OWNER_METHODS = {
   },
   "tree.read": { stream: "down", params: z.strictObject({ path: z.string() }), result: ok },
   "tree.write": { stream: "up", params: z.strictObject({ path: z.string() }), result: ok },
+  /**
+   * The guest starts the traffic lane as this generation, with its marker first; whoever has the far end waits for it
+   * by then. Answered when the guest's relay has been told. Failures: wrong_state (the workload is not mounted),
+   * unresponsive.
+   */
+  "traffic.open": {
+    stream: "none",
+    params: z.strictObject({
+      marker: z.string().regex(/^[0-9a-f]{64}$/),
+      generation: z.number().int().positive().max(0xffff_ffff),
+    }),
+    result: ok,
+  },
 } as const;
 export type OwnerMethod = keyof typeof OWNER_METHODS;
 export type OwnerParams<M extends OwnerMethod> = z.infer<(typeof OWNER_METHODS)[M]["params"]>;
@@ -171,6 +184,11 @@ export const SERVICE_METHODS = {
     result: ok,
   },
   "owner.health": { params: z.strictObject({ guest: z.enum(["ok", "unresponsive"]) }), result: ok },
+  /**
+   * The guest opened or closed its end of the traffic lane. Open: a program in it waits, at most 10 s, for a lane, and
+   * whatever lane ran is over; `traffic.open` is the answer. It may come twice in a row, as much as a second late.
+   */
+  "owner.traffic": { params: z.strictObject({ is_open: z.boolean() }), result: ok },
   /** The last thing an owner says. */
   "owner.gone": {
     params: z.strictObject({ reason: z.enum(VM_REASONS).nullable(), detail: z.string() }),

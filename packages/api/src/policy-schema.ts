@@ -34,7 +34,16 @@ export const ruleInfo = z.strictObject({
 export type RuleInfo = z.infer<typeof ruleInfo>;
 
 export const lintFinding = z.strictObject({
-  kind: z.enum(["dead", "unobserved", "inert", "suspect", "no_always", "shadowed", "contradicting"]),
+  kind: z.enum([
+    "dead",
+    "unobserved",
+    "inert",
+    "suspect",
+    "no_always",
+    "shadowed",
+    "contradicting",
+    "uncompared",
+  ]),
   rule_id: z.string(),
   other_id: z.string().nullable(),
   message: z.string(),

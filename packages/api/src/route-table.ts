@@ -1,6 +1,7 @@
 import { ASK_ROUTES } from "./ask-routes.ts";
 import { EVIDENCE_ROUTES } from "./evidence-routes.ts";
 import { FILE_ROUTES } from "./file-routes.ts";
+import { MCP_ROUTES } from "./mcp-routes.ts";
 import { POLICY_ROUTES } from "./policy-routes.ts";
 import type { Route } from "./route.ts";
 import { SERVICE_ROUTES } from "./service-routes.ts";
@@ -18,6 +19,7 @@ export const ROUTES = {
   ...FILE_ROUTES,
   ...POLICY_ROUTES,
   ...ASK_ROUTES,
+  ...MCP_ROUTES,
   ...EVIDENCE_ROUTES,
 } as const satisfies Record<string, Route>;
 

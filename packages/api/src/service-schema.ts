@@ -88,7 +88,16 @@ export const finding = z.strictObject({
 export type Finding = z.infer<typeof finding>;
 
 /** Sources of host logs that exist now; later processes bring theirs (design, "Words that need one meaning"). */
-export const HOST_LOG_SOURCES = ["service", "gateway", "owner", "ledger"] as const;
+export const HOST_LOG_SOURCES = [
+  "service",
+  "gateway",
+  "owner",
+  "ledger",
+  "proxy",
+  "egress",
+  "aggregator",
+  "builtin",
+] as const;
 export type HostLogSource = (typeof HOST_LOG_SOURCES)[number];
 
 const whole = z.coerce.number().int();

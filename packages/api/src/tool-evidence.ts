@@ -21,7 +21,7 @@ export const EVIDENCE_TOOLS = {
     route: "timeline",
     title: "What a VM did",
     description:
-      "Everything that was done in and to a VM, the newest first: commands, files in and out, its life cycle, changes of rules, asks, and rules that matched. Each entry has what was decided, by which rule and why, how it ended and how long it took. Works for deleted VMs.",
+      "Everything that was done in and to a VM, the newest first: commands, files in and out, tool calls, its life cycle, changes of rules, asks, and rules that matched. Each entry has what was decided, by which rule and why, how it ended and how long it took. Works for deleted VMs.",
     input: z.strictObject({
       vm_id: vmArgument,
       trace_id: z.string().min(1).max(256).optional().describe("Only entries of this trace"),
@@ -62,7 +62,7 @@ export const EVIDENCE_TOOLS = {
     route: "vmStatsDetail",
     title: "Statistics of a VM",
     description:
-      "What a VM did, counted: decisions by type and rule, commands with their times in ms, files and bytes in and out, asks, how acts ended, and who asked for them. Works for deleted VMs.",
+      "What a VM did, counted: decisions by type and rule, commands and tool calls with their times in ms, files and bytes in and out, asks, how acts ended, and who asked for them. Works for deleted VMs.",
     input: z.strictObject({ vm_id: vmArgument }),
     output: EVIDENCE_ROUTES.vmStatsDetail.result,
     annotations: READS,

@@ -58,6 +58,13 @@ describe("tool table", () => {
     ["capsem_host_logs", { source: "owner", grep: "x", tail: 3, max_bytes: 100 }],
     ["capsem_panics", { since: "10m", limit: 5 }],
     ["capsem_triage", { since: "2026-01-02T03:04:05Z", limit: 5, vm_id: VM }],
+    ["capsem_mcp_info", {}],
+    ["capsem_mcp_servers", {}],
+    ["capsem_mcp_default", {}],
+    ["capsem_mcp_tools", { server_id: "local" }],
+    ["capsem_mcp_refresh", { server_id: "tracker" }],
+    ["capsem_mcp_call", { server_id: "tracker", tool_id: "Read it", arguments: { a: [1] }, vm_id: VM }],
+    ["capsem_mcp_call", { server_id: "tracker", tool_id: "t" }],
   ])("%s with %j becomes a request that its route accepts", (name, args) => {
     const tool = toolOf(name);
     if (tool === null) throw new Error(`no tool ${name}`);
@@ -95,6 +102,9 @@ describe("tool table", () => {
     ["capsem_host_logs", { source: "mcp" }, "source"],
     ["capsem_panics", { since: "yesterday" }, "since"],
     ["capsem_status", { verbose: true }, "verbose"],
+    ["capsem_mcp_tools", { server_id: "a__secret" }, "server_id"],
+    ["capsem_mcp_call", { server_id: "a", tool_id: "" }, "tool_id"],
+    ["capsem_mcp_call", { server_id: "a", tool_id: "t", arguments: ["secret"] }, "arguments"],
   ])("%s refuses %j and names the argument", (name, args, argument) => {
     const parsed = toolOf(name)?.input.safeParse(args);
     expect(parsed?.success).toBe(false);

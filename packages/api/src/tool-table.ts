@@ -1,5 +1,6 @@
 import { DIAGNOSTIC_TOOLS } from "./tool-diagnostics.ts";
 import { EVIDENCE_TOOLS } from "./tool-evidence.ts";
+import { MCP_TOOLS } from "./tool-mcp.ts";
 import type { Tool } from "./tool-row.ts";
 import { VM_TOOLS } from "./tool-vms.ts";
 import { WORK_TOOLS } from "./tool-work.ts";
@@ -10,6 +11,7 @@ export const TOOLS = {
   ...WORK_TOOLS,
   ...DIAGNOSTIC_TOOLS,
   ...EVIDENCE_TOOLS,
+  ...MCP_TOOLS,
 } as const satisfies Record<string, Tool>;
 
 export type ToolName = keyof typeof TOOLS;

@@ -2,20 +2,29 @@ import { expect, test } from "vitest";
 import { ANSWER, answer, assemble, ifEqual, load } from "./bpf.ts";
 import { compileAllowed, compileDenied, compileFatal } from "./compile.ts";
 import type { Profile } from "./profile.ts";
+import { EGRESS_PROFILE } from "./profile-egress.ts";
 import { GATEWAY_PROFILE } from "./profile-gateway.ts";
 import { HYPERVISOR_DENIALS } from "./profile-hypervisor.ts";
 import { LEDGER_PROFILE } from "./profile-ledger.ts";
 import { OWNER_PROFILE } from "./profile-owner.ts";
+import { AGGREGATOR_PROFILE, BUILTIN_PROFILE, PROXY_PROFILE } from "./profile-worker.ts";
 import { ARCHES, type Arch, numberOf, SYSCALLS, type Syscall } from "./syscall-table.ts";
 import { interpret } from "./testing/interpreter.ts";
 
 const SELF = 1234;
 const HYPERVISOR = 5678;
 const CONTROL = 21;
-const SUBJECTS = { selfPid: SELF, hypervisorPid: HYPERVISOR, controlSocket: CONTROL };
+const GRANTS = 4;
+const SUBJECTS = {
+  selfPid: SELF,
+  hypervisorPid: HYPERVISOR,
+  controlSocket: CONTROL,
+  grantsSocket: GRANTS,
+};
 const EPERM = ANSWER.errno | 1;
 const ENOSYS = ANSWER.errno | 38;
-const PROFILES = [OWNER_PROFILE, GATEWAY_PROFILE, LEDGER_PROFILE];
+const WORKERS = [PROXY_PROFILE, AGGREGATOR_PROFILE, BUILTIN_PROFILE];
+const PROFILES = [OWNER_PROFILE, GATEWAY_PROFILE, LEDGER_PROFILE, ...WORKERS, EGRESS_PROFILE];
 const ARCH_NAMES = Object.keys(ARCHES) as Arch[];
 
 type Args = readonly (number | bigint)[];
@@ -190,6 +199,95 @@ for (const [call, args, owner, gateway] of VERDICTS) {
     }
   });
 }
+
+const WORKER_VERDICTS: readonly (readonly [Syscall, Args, string])[] = [
+  ["recvmsg", [GRANTS, 0, 0x40000040], "allow"],
+  ["recvmsg", [3], "EPERM"],
+  ["recvmsg", [GRANTS + 1], "EPERM"],
+  ["sendmsg", [GRANTS, 0, 0], "EPERM"],
+  ["openat", [-100, 0, 0x80000], "EPERM"],
+  ["openat", [-100, 0, 0x80242], "EPERM"],
+  ["pread64", [5], "EPERM"],
+  ["fsync", [5], "EPERM"],
+  ["getdents64", [5], "EPERM"],
+  ["newfstatat", [-100, 0, 0, 0], "EPERM"],
+  ["fcntl", [1, 4, 0x800], "allow"],
+  ["fcntl", [1, 6], "EPERM"], // F_SETLK
+  ["fcntl", [1, 0], "EPERM"], // F_DUPFD
+  ["fcntl", [1, 8], "EPERM"], // F_SETOWN
+  ["socket", [1, 1, 0], "EPERM"],
+  ["connect", [5], "EPERM"],
+  ["setsockopt", [5, 6, 1], "EPERM"],
+  ["accept4", [5], "EPERM"],
+  ["clone", [PTHREAD], "allow"],
+  ["clone", [SIGCHLD], "EPERM"],
+  ["kill", [SELF, 15], "allow"],
+  ["kill", [1, 9], "EPERM"],
+];
+
+for (const [call, args, verdict] of WORKER_VERDICTS) {
+  const shown = args.map((value) => `0x${BigInt.asUintN(64, BigInt(value)).toString(16)}`).join(", ");
+  test.each(WORKERS)(`${call}(${shown}): ${verdict} for the $name`, (profile) => {
+    for (const arch of ARCH_NAMES) expect([arch, judge(profile, call, args, arch)]).toEqual([arch, verdict]);
+  });
+}
+
+const EGRESS_VERDICTS: readonly (readonly [Syscall, Args, string])[] = [
+  ["socket", [2, 0x80801, 0], "allow"],
+  ["socket", [10, 0x80801, 0], "allow"],
+  ["socket", [2, 2, 0], "EPERM"], // SOCK_DGRAM
+  ["socket", [10, 0x80802, 17], "EPERM"],
+  ["socket", [2, 3, 255], "EPERM"], // SOCK_RAW
+  ["socket", [2, 1, 6], "EPERM"], // what libuv never says
+  ["socket", [2, 1, 262], "EPERM"], // IPPROTO_MPTCP
+  ["socket", [2, 5, 132], "EPERM"], // SCTP
+  ["socket", [1, 0x80801, 0], "EPERM"], // AF_UNIX
+  ["socket", [16, 3, 0], "EPERM"], // AF_NETLINK
+  ["socket", [40, 1, 0], "EPERM"], // AF_VSOCK
+  ["connect", [7, 0, 16], "allow"],
+  ["bind", [7], "EPERM"],
+  ["listen", [7], "EPERM"],
+  ["accept4", [7], "EPERM"],
+  ["accept", [7], "EPERM"],
+  ["sendmsg", [7], "EPERM"],
+  ["sendto", [7, 0, 0, 0x2000_0000], "EPERM"],
+  ["sendmmsg", [7], "EPERM"],
+  ["recvmsg", [GRANTS], "allow"],
+  ["recvmsg", [7], "EPERM"],
+  ["recvfrom", [7], "EPERM"],
+  ["setsockopt", [7, 6, 1], "allow"],
+  ["setsockopt", [7, 1, 9], "allow"],
+  ["setsockopt", [7, 1, 25], "EPERM"], // SO_BINDTODEVICE
+  ["setsockopt", [7, 0, 19], "EPERM"], // IP_TRANSPARENT
+  ["setsockopt", [7, 6, 30], "EPERM"], // TCP_FASTOPEN_CONNECT
+  ["openat", [-100, 0, 0x80000], "EPERM"],
+  ["clone", [PTHREAD], "allow"],
+  ["clone", [SIGCHLD], "EPERM"],
+  ["kill", [SELF, 15], "allow"],
+  ["kill", [1, 9], "EPERM"],
+];
+
+for (const [call, args, verdict] of EGRESS_VERDICTS) {
+  test(`${call}(${args.map((value) => `0x${BigInt.asUintN(64, BigInt(value)).toString(16)}`).join(", ")}): ${verdict} for egress`, () => {
+    for (const arch of ARCH_NAMES) {
+      const got = judge(EGRESS_PROFILE, call, args, arch);
+      expect([arch, got]).toEqual([arch, numberOf(call, arch) === null ? "no such call" : verdict]);
+    }
+  });
+}
+
+test("a worker without a grants socket receives on no descriptor, not even on 0", () => {
+  const program = compileAllowed(PROXY_PROFILE, "x64", { selfPid: SELF });
+  for (const fd of [0, GRANTS]) {
+    const call = { number: SYSCALLS.recvmsg[0], arch: ARCHES.x64.audit, arguments: [fd] };
+    expect(wordOf(interpret(program, call))).toBe("EPERM");
+  }
+});
+
+test("the three workers differ by their name alone", () => {
+  const named = WORKERS.map((profile) => ({ ...profile, name: "" }));
+  expect(named).toEqual(WORKERS.map(() => ({ ...PROXY_PROFILE, name: "" })));
+});
 
 function judgeHypervisor(call: Syscall, args: Args, arch: Arch): string {
   const program = compileDenied(HYPERVISOR_DENIALS, arch, { selfPid: SELF });

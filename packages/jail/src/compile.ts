@@ -28,6 +28,8 @@ export interface Subjects {
   readonly hypervisorPid?: number | undefined;
   /** The descriptor by which the hypervisor is controlled and given descriptors. */
   readonly controlSocket?: number | undefined;
+  /** The descriptor on which a worker is granted channels. */
+  readonly grantsSocket?: number | undefined;
 }
 
 /** The profile's list: what is not on it fails with EPERM. */
@@ -117,5 +119,6 @@ function stepsOf(test: ArgumentTest, subjects: Subjects): Step[] | null {
 function subjectOf(equals: EqualTest["equals"], subjects: Subjects): number | undefined {
   if (equals === "self") return subjects.selfPid;
   if (equals === "hypervisor") return subjects.hypervisorPid;
+  if (equals === "grants socket") return subjects.grantsSocket;
   return equals === "control socket" ? subjects.controlSocket : equals;
 }

@@ -1,8 +1,10 @@
 import type { ArgumentTest, Denials, Profile, Rule } from "./profile.ts";
+import { EGRESS_PROFILE } from "./profile-egress.ts";
 import { GATEWAY_PROFILE } from "./profile-gateway.ts";
 import { HYPERVISOR_DENIALS } from "./profile-hypervisor.ts";
 import { LEDGER_PROFILE } from "./profile-ledger.ts";
 import { OWNER_PROFILE } from "./profile-owner.ts";
+import { PROXY_PROFILE } from "./profile-worker.ts";
 
 const PROFILES: readonly Profile[] = [OWNER_PROFILE, GATEWAY_PROFILE, LEDGER_PROFILE];
 
@@ -10,14 +12,16 @@ const PROFILES: readonly Profile[] = [OWNER_PROFILE, GATEWAY_PROFILE, LEDGER_PRO
 export function confinementPage(): string {
   return [
     ...INTRODUCTION,
-    ...PROFILES.flatMap(profileLines),
+    ...PROFILES.flatMap((profile) => profileLines(profile)),
+    ...profileLines(PROXY_PROFILE, "proxy, of the aggregator and of the builtin tools"),
+    ...profileLines(EGRESS_PROFILE),
     ...denialLines(HYPERVISOR_DENIALS),
     "",
     "## Probes",
     "",
     "Each process tries these before it says that it is ready. One that is not denied ends it, with its name:",
     `${OWNER_PROFILE.probes.join("; ")}. The two opens are tried once more before the filter stands: then it is`,
-    "Landlock that must deny them.",
+    "Landlock that must deny them. Egress leaves out the two that are its work: an internet socket, and connecting one.",
     "",
     "## What ends the process",
     "",
@@ -30,10 +34,10 @@ export function confinementPage(): string {
   ].join("\n");
 }
 
-function profileLines(profile: Profile): string[] {
+function profileLines(profile: Profile, subject: string = profile.name): string[] {
   return [
     "",
-    `## System calls of the ${profile.name}`,
+    `## System calls of the ${subject}`,
     "",
     "| allowed | only | why |",
     "|---|---|---|",
@@ -93,25 +97,27 @@ const INTRODUCTION: readonly string[] = [
   "| owner | Landlock: Node's and QEMU's own files to read and execute, its VM's `jobs` folder, `/dev/null` and, where it is used, `/dev/kvm` to write. An empty network namespace. No other descriptor, a cleared environment, no new privileges. As root: no capability but `setuid`, `setgid` and `kill` | a limit on the size of its files, and seccomp in every thread, after QEMU runs and before its guest does |",
   "| gateway | Landlock: Node's own files to read, nothing to write but `/dev/null`. The rest as above, no capability at all | the same, before the first connection |",
   "| ledger | Landlock: Node's own files and SQLite's binary to read, `ledgers` and what is below it to read, write, make, move and remove. The rest as a gateway | the same as an owner's, once its threads and SQLite run and before it says that it is ready |",
+  "| proxy, aggregator, builtin | Landlock: Node's own files to read, nothing to write but `/dev/null`. The rest as a gateway | the same as an owner's, before it says that it is ready and before it is granted a channel to a neighbour |",
+  "| egress | Landlock: Node's own files and the machine's list of certificates to read, nothing to write but `/dev/null`. The rest as a gateway, but in the machine's own network | the same as an owner's, once the certificates are read and before it is granted a channel to a client |",
   "| QEMU | Landlock within the owner's, a user id of its own where the service is root, no capability; seccomp against sockets and signals | its own sandbox (`-sandbox`) |",
   "| gatekeeper | nothing: it opens for the gateway, speaks no protocol of a client, and its four verbs name no path | |",
   "| service, cli, image | nothing: they are the user | |",
   "",
-  "An owner and the ledger die with the service, a hypervisor with its owner, a gateway with its gatekeeper: the kernel sees to it",
+  "An owner, the ledger and the workers die with the service, a hypervisor with its owner, a gateway with its gatekeeper: the kernel sees to it",
   "(parent-death signal), also when a process is killed. The owner keeps the right `kill` for this reason too: the signal",
   "of a dying parent is checked like any other, and QEMU has another user id.",
   "",
   "## What a sealed process may do",
   "",
-  "| | owner | gateway | ledger |",
-  "|---|---|---|---|",
-  "| open files | output files in its `jobs` folder, always emptied | none; the token and the log, which it can only append to, come as descriptors | databases and archives below `ledgers` |",
-  "| sockets | those it was started with | the listener it was started with, and what it accepts there; connections to the service come as descriptors | those it was started with |",
-  "| start programs | no; QEMU runs already | no | no |",
-  "| sends descriptors | a golden's, to its hypervisor alone | to the gatekeeper, which takes none | no |",
-  "| largest file that it writes | one job's output, 10 MiB | its log, 21 MiB | 64 GiB, the largest quota |",
-  "| signals | QEMU and itself | itself | itself |",
-  "| threads, timers, compiled code | yes | yes | yes |",
+  "| | owner | gateway | ledger | proxy, aggregator, builtin | egress |",
+  "|---|---|---|---|---|---|",
+  "| open files | output files in its `jobs` folder, always emptied | none; the token and the log, which it can only append to, come as descriptors | databases and archives below `ledgers` | none | none |",
+  "| sockets | those it was started with | the listener it was started with, and what it accepts there; connections to the service come as descriptors | those it was started with | those it was started with; channels to its neighbours come as descriptors, on one socket | the same, and TCP connections that it makes; it neither binds nor listens, sends no datagram, and so asks for no name |",
+  "| start programs | no; QEMU runs already | no | no | no | no |",
+  "| sends descriptors | a golden's, to its hypervisor alone | to the gatekeeper, which takes none | no | no | no |",
+  "| largest file that it writes | one job's output, 10 MiB | its log, 21 MiB | 64 GiB, the largest quota | none | none |",
+  "| signals | QEMU and itself | itself | itself | itself | itself |",
+  "| threads, timers, compiled code | yes | yes | yes | yes | yes |",
   "",
   "## When it is refused",
   "",
@@ -145,6 +151,8 @@ const INTRODUCTION: readonly string[] = [
   "  owner's `openat` is bounded by Landlock alone in where it opens, by the filter in how.",
   "- A ledger that was taken over can rewrite every ledger: the signed heads and the checkpoints, which it cannot reach,",
   "  contradict it up to the last one of them.",
+  "- Where egress dials is behind a pointer, and Landlock judges ports alone: one that was taken over can dial any address,",
+  "  this machine's own among them. It holds what it was lent for the connections of the moment, and no list of secrets.",
   "- Memory that was a file's can be made executable by `mprotect`; the files that can be opened are few and its own.",
   "- A process that was taken over can use what it holds: an owner its VM and its channel to the service, a gateway every",
   "  connection and the token. The service judges each call again.",

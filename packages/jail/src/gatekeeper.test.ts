@@ -158,6 +158,27 @@ test("an abort ends the wait, and a gatekeeper that is gone is lost", async () =
   expect(await kindOf(gatekeeper.ready())).toBe("gatekeeper_lost");
 });
 
+test("who gives up before its turn is told so at once, and nothing is asked for it", async () => {
+  const { gatekeeper, request, answer } = openPair();
+  const abort = new AbortController();
+  const ends: string[] = [];
+  const first = kindOf(gatekeeper.ready()).finally(() => ends.push("first"));
+  const second = kindOf(gatekeeper.connectService({ signal: abort.signal })).finally(() =>
+    ends.push("second"),
+  );
+  const third = kindOf(gatekeeper.ready());
+  const [, number = 0] = await request();
+  abort.abort();
+  expect(await second).toBe("gatekeeper_refused");
+  expect(ends).toEqual(["second"]);
+  answer([number, 0, 0]);
+  expect(await first).toBe("granted");
+  const [verb, next = 0] = await request();
+  expect(String.fromCharCode(verb ?? 0)).toBe("R");
+  answer([next, 0, 0]);
+  expect(await third).toBe("granted");
+});
+
 test("an answer with more or fewer descriptors than was asked for is refused whole", async () => {
   const { gatekeeper, request, answer } = openPair();
   const fd = memory(1);

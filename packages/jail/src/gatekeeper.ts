@@ -1,4 +1,4 @@
-import { assert, type Failure } from "@capsem/base";
+import { assert, defer, type Failure } from "@capsem/base";
 import type { Native, Received } from "@capsem/native";
 import { type JailFailureKind, jailFailure } from "./error.ts";
 import { GATEKEEPER_ANSWER_BYTES, GATEKEEPER_QUEUE_MAX, GATEKEEPER_TIMEOUT_MS } from "./limits.ts";
@@ -72,11 +72,21 @@ class Asker {
       return Promise.reject(refused(verb, `${GATEKEEPER_QUEUE_MAX} requests wait already`, true));
     }
     this.#waiting += 1;
-    const turn = this.#last.then(() => this.#exchange(verb, options));
-    this.#last = turn.catch(() => undefined);
-    return turn.finally(() => {
-      this.#waiting -= 1;
+    const { signal } = options;
+    const left = defer<number>();
+    const leave = () => left.reject(refused(verb, "it was cancelled", false));
+    signal?.addEventListener("abort", leave, { once: true });
+    const turn = this.#last.then(() => {
+      // From here on the exchange hears it.
+      signal?.removeEventListener("abort", leave);
+      return this.#exchange(verb, options);
     });
+    this.#last = turn
+      .catch(() => undefined)
+      .finally(() => {
+        this.#waiting -= 1;
+      });
+    return Promise.race([turn, left.promise]);
   }
 
   async #exchange(verb: Verb, { signal, timeoutMs = GATEKEEPER_TIMEOUT_MS }: AskOptions): Promise<number> {

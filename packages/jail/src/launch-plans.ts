@@ -40,11 +40,15 @@ function filesOf(program: string): string[] {
 
 /**
  * What a launched Node finds in its environment. OpenSSL's configuration would be one more file to grant, and no
- * process of ours that is confined uses it. A ring made before the seal would be a way around it.
+ * process of ours that is confined uses it. A ring made before the seal would be a way around it. Buffers of some
+ * megabytes are taken and given back all the time: glibc keeps that much memory, and two arenas of it.
  */
 export const NODE_ENVIRONMENT: Readonly<Record<string, string>> = {
   OPENSSL_CONF: "/dev/null",
   UV_USE_IO_URING: "0",
+  MALLOC_MMAP_THRESHOLD_: String(4 * 1024 * 1024),
+  MALLOC_TRIM_THRESHOLD_: String(16 * 1024 * 1024),
+  MALLOC_ARENA_MAX: "2",
 };
 
 /** Debian's and Ubuntu's own Node keeps some of its built-in modules here. */

@@ -73,8 +73,11 @@ export interface NullTest {
 
 export type ArgumentTest = EqualTest | AtLeastTest | NullTest;
 
-/** The pids of this process and of its hypervisor; the descriptor of the socket that controls the hypervisor. */
-export type Subject = "self" | "hypervisor" | "control socket";
+/**
+ * The pids of this process and of its hypervisor; the descriptors of the socket that controls the hypervisor, and of
+ * the one on which a worker is granted channels.
+ */
+export type Subject = "self" | "hypervisor" | "control socket" | "grants socket";
 
 /**
  * MSG_FASTOPEN sends by connecting first: on a TCP socket that is not connected it is `connect` by another name, and

@@ -58,7 +58,9 @@ const LANDLOCK_PROBES: readonly ProbeName[] = ["open a foreign file", "open a fo
 export function prepareSeal(profile: Profile, options: SealOptions): Seal {
   const ground = { native: options.native, foreignFile: FOREIGN_FILE, otherPid: options.otherPid };
   readAhead();
-  const notes = hasNetwork() ? [NETWORK_NOTE] : [];
+  // What dials is meant to have one.
+  const isApart = profile.probes.includes("make an internet socket");
+  const notes = isApart && hasNetwork() ? [NETWORK_NOTE] : [];
   // On the way it starts the pool's threads: made later, a refused one would end the process.
   const opened = runProbes(LANDLOCK_PROBES, ground);
   ignore(opened);

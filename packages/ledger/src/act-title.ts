@@ -21,9 +21,28 @@ export function eventTitle(type: string, fields: Fields): string {
       return fieldText(fields, "vm.lifecycle.action") ?? "a change of the VM";
     case "settings.change":
       return fieldText(fields, "settings.key") ?? "a change of settings";
+    case "mcp.tool_call":
+    case "mcp.tool_result":
+      return toolTitle(type, fields);
+    case "http.request":
+      return `${fieldText(fields, "http.method") ?? "request"} ${fieldText(fields, "http.host") ?? ""}${fieldText(fields, "http.path") ?? ""}`;
+    case "mcp.event":
+      return [fieldText(fields, "mcp.method") ?? type, subjectOf(fields)]
+        .filter((part) => part !== null)
+        .join(" ");
     default:
       return type;
   }
+}
+
+function toolTitle(type: string, fields: Fields): string {
+  const [server, tool] = ["mcp.server.name", "mcp.tool_call.name"].map((path) => fieldText(fields, path));
+  const name = server === null || tool === null ? "a tool" : `${server}__${tool}`;
+  return type === "mcp.tool_result" ? `the result of ${name}` : name;
+}
+
+function subjectOf(fields: Fields): string | null {
+  return fieldText(fields, "mcp.request.uri") ?? fieldText(fields, "mcp.request.prompt");
 }
 
 const FILE_ACTS = ["import", "export", "read", "create", "write", "delete"];

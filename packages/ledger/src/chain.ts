@@ -3,7 +3,6 @@ import type { Cell, Origin } from "@capsem/api/ledger-chain";
 
 export {
   BODY_TABLE,
-  canonicalText,
   genesisHead,
   LEDGER_PRODUCER,
   nextHead,

@@ -5,9 +5,17 @@ import type { Sliced } from "./slices.ts";
 import type { Cell } from "./sqlite.ts";
 import { readStats } from "./stats.ts";
 import { TimeHistogram } from "./time-histogram.ts";
+import { ToolCounts } from "./tool-counts.ts";
 import { isoTime, requesterOf } from "./words.ts";
 
-const END_TABLES = ["exec_events", "fs_events", "lifecycle_events", "policy_mutations"] as const;
+const END_TABLES = [
+  "exec_events",
+  "fs_events",
+  "lifecycle_events",
+  "policy_mutations",
+  "tool_calls",
+  "net_events",
+] as const;
 
 /** The same and more, counted over every row: in slices, since it takes as long as the ledger is large. */
 export function* readDetail(reader: LedgerReader): Sliced<VmStatsDetail> {
@@ -17,7 +25,12 @@ export function* readDetail(reader: LedgerReader): Sliced<VmStatsDetail> {
     counts.add(reader, from, Math.min(stats.rows, from + LEDGER_LIMITS.sliceRows));
     yield;
   }
-  return { ...stats, ...counts.result() };
+  const { decisions } = stats;
+  return {
+    ...stats,
+    ...counts.result(),
+    decisions: { ...decisions, block: decisions.block + counts.refusedUnjudged },
+  };
 }
 
 interface RuleCount {
@@ -35,6 +48,9 @@ class Counts {
   readonly #times = new TimeHistogram();
   readonly #exec = { failed: 0, stdout_bytes: 0, stderr_bytes: 0 };
   readonly #file = { imports: 0, exports: 0, bytes_in: 0, bytes_out: 0 };
+  readonly #tools = new ToolCounts();
+  /** Connections that were refused for what they are: their end is all that there is of them. */
+  refusedUnjudged = 0;
   readonly #asks = { made: 0, approved: 0, denied: 0, expired: 0 };
 
   /** Rows after `from`, up to `end`. */
@@ -70,7 +86,16 @@ class Counts {
         add(this.#outcomes, String(outcome), Number(count));
       }
     }
+    for (const [kind, count] of rows(
+      `SELECT e.kind, count(*) FROM net_events e WHERE @slice AND e.outcome = 'blocked'
+       AND NOT EXISTS (SELECT 1 FROM security_decision_events d WHERE d.event_id = e.event_id)
+       GROUP BY e.kind`,
+    )) {
+      this.#addType(String(kind), "block", Number(count));
+      this.refusedUnjudged += Number(count);
+    }
     this.#addExec(rows);
+    this.#tools.add(rows);
     for (const [act, count, bytes] of rows(
       "SELECT act, count(*), sum(bytes) FROM fs_events WHERE @slice AND outcome = 'done' GROUP BY act",
     )) {
@@ -107,6 +132,7 @@ class Counts {
         max_ms: times.maxMs,
         ...this.#exec,
       },
+      tools_by_name: this.#tools.result(),
       file: this.#file,
       asks: this.#asks,
       requesters: most(this.#requesters, (count) => count).map(([requester, acts]) => ({ requester, acts })),

@@ -14,8 +14,8 @@ import { act, intent } from "./testing/rows.ts";
 function strangerVerifies(text: string, key: string): string | null {
   const sha256 = (data: string) => createHash("sha256").update(data, "utf8").digest("hex");
   const [first = "", ...lines] = text.trimEnd().split("\n");
-  const { capsem_ledger: version, ledger, rows, head: last, heads } = JSON.parse(first);
-  let head = sha256(`capsem-ledger ${version} ${ledger}`);
+  const { ledger, rows, head: last, heads } = JSON.parse(first);
+  let head = sha256(`capsem-ledger 1 ${ledger}`);
   const headAt = new Map([[0, head]]);
   const seqs = new Map<string, number>();
   const bodies = new Map<string, string>();

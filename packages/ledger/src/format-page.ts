@@ -1,4 +1,4 @@
-import { ENDS_IN, LEDGER_TABLES, LEDGER_VERSION, OUTCOMES } from "@capsem/api";
+import { ENDS_IN, LEDGER_TABLES, LEDGER_VERSION, type LedgerTableRow, OUTCOMES } from "@capsem/api";
 import { BODY_TABLE, LEDGER_PRODUCER } from "./chain.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { COLUMNS, TABLES } from "./schema.ts";
@@ -51,7 +51,8 @@ const INTRODUCTION: readonly string[] = [
   "| `head` | SHA-256 over the head before it, followed by `row_hash` |",
   "",
   "Hashes are 64 lower-case hex digits, and are hashed as such: the head's input is 128 ASCII characters. The head before",
-  "row 1 is the SHA-256 of the text `capsem-ledger VERSION ID`, so a ledger says whose it is and of which version.",
+  "row 1 is the SHA-256 of the text `capsem-ledger 1 ID`, so a ledger says whose it is; 1 is the version of the chain, which",
+  "no new table changes.",
   "",
   "**Canonical text.** `JSON.stringify([producer, generation, seq, table, ...columns])` of ECMAScript, as UTF-8: no",
   "blanks, columns in the order of the table below, null for none, a flag as 0 or 1, `json` columns as the text they are.",
@@ -118,13 +119,17 @@ const INTRODUCTION: readonly string[] = [
   `order), \`hash\`, \`head\`. The \`body\` of a row of \`${BODY_TABLE}\` is null where the same \`hash\` came in a line before.`,
   "",
   "To verify: count `n`; count `seq` for each pair of producer and generation; hash the canonical text and compare it with",
-  "`hash`; hash each body and compare it with its `hash`; chain the heads from `genesis`, which follows from id and version;",
+  "`hash`; hash each body and compare it with its `hash`; chain the heads from `genesis`, which follows from the id;",
   "compare the last head and the count with the first line; verify the signatures with the service's public key.",
   "",
   "## Versions",
   "",
-  `This is version ${LEDGER_VERSION}. A column is added at the end of its table, and a table at the end of the list, with a new`,
-  "version. A program opens no ledger of a later version than its own. What is written is never rewritten.",
+  `This is version ${LEDGER_VERSION}. A table is added at the end of the list, with a new version; the columns of one that is`,
+  "there never change. A ledger of an older version is read as it is, and gets the new tables, in one transaction, when it is",
+  "next written. A program opens no ledger of a later version than its own. What is written is never rewritten.",
+  ...Object.entries(LEDGER_TABLES).flatMap(([name, { since = 1 }]: [string, LedgerTableRow]) =>
+    since === 1 ? [] : [`\`${name}\` came with version ${since}.`],
+  ),
   "",
   "## Bounds",
   "",
@@ -147,5 +152,6 @@ const ENDING: readonly string[] = [
   "A decision of another type is complete by itself.",
   "",
   `How an act ended: ${OUTCOMES.map((outcome) => `\`${outcome}\``).join(", ")}. Where a producer comes back after the ledger had`,
-  "given its act up, there are two ends, and the one that is not `interrupted` counts.",
+  "given its act up, there are two ends, and the one that is not `interrupted` counts. A call of a tool is `done` once its",
+  "tool has answered; where the answer says that it failed, the `error` is `tool_error`.",
 ];

@@ -13,8 +13,10 @@ export const LEDGER_LIMITS = {
   nameBytesMax: 128,
   /** Beyond the quota, for rows that end what was begun and for the life of the VM: some thousand of them. */
   reserveBytes: 16 * MIB,
-  /** The log of changes is written back and begun anew by the writer beyond this: it counts to the quota. */
+  /** The log of changes is written back and begun anew by the writer beyond this; what is beyond it counts to the quota. */
   walBytesMax: 64 * MIB,
+  /** Near the quota a log that somebody holds is tried again after so much more of it. */
+  walRetryBytes: 1 * MIB,
   /** A commit waits so long for a lock of another connection; only a checkpoint holds one, for a moment. */
   busyTimeoutMs: 5_000,
   /** The writer's own checkpoint gives up sooner: appends wait behind it, and it is tried again. */
@@ -45,6 +47,8 @@ export const LEDGER_LIMITS = {
   cursorCharactersMax: 64,
   /** Rules, types and requesters in a statistic: what comes most often. */
   groupsMax: 256,
+  /** Tools that are counted apart: a guest may call by any name. */
+  toolsCountedMax: 1_024,
   /** Steps of the histogram of times, each 2 % wide: from a microsecond to a year. */
   timeBucketsMax: 2_048,
   /** Ledgers of one list. */

@@ -113,17 +113,18 @@ export function interruptedRow(
     error: "nobody lived to say how it ended",
     duration_ms: Math.max(0, nowMs - Number(said("time_ms"))),
     job_id: field("process.exec.id"),
-    kind: "exec",
+    kind: act.table === "net_events" ? type : "exec",
     command: field("process.command") ?? "",
     user: field("process.exec.user"),
     cwd: field("process.exec.cwd"),
     env_names: "[]",
     act: fileAct,
-    path: field(...FILE_ACTS.map((each) => `file.${each}.path`)) ?? "",
+    path: field("http.path", ...FILE_ACTS.map((each) => `file.${each}.path`)) ?? "",
     is_tree: 0,
     action: field("vm.lifecycle.action") ?? "",
     vm_name: field("vm.name"),
     image: field("vm.image"),
+    ...toolFacts(field),
     key: field("settings.key") ?? "",
     source: field("settings.source") ?? "",
     digest_before: said("policy_digest"),
@@ -134,6 +135,24 @@ export function interruptedRow(
     return kind === "text" ? "" : kind === "json" ? "null" : 0;
   });
   return [act.table, ...cells];
+}
+
+/** Of a call or a request: what its event says. */
+function toolFacts(field: (...paths: string[]) => string | null): Readonly<Record<string, Cell>> {
+  const server = field("mcp.server.name");
+  return {
+    call_id: field("mcp.tool_call.id") ?? "",
+    origin: server === "local" ? "builtin" : "mcp",
+    transport: field("mcp.transport") ?? "",
+    server_name: server ?? "",
+    tool_name: field("mcp.tool_call.name") ?? "",
+    method: field("mcp.method", "http.method") ?? "",
+    request_id: field("mcp.request.id"),
+    process_name: field("process.name"),
+    scheme: field("http.scheme"),
+    host: field("http.host") ?? "",
+    addresses: "[]",
+  };
 }
 
 /** Columns of a decision that its act's row has too, under the same name. */

@@ -97,3 +97,30 @@ test("a log of changes that is not yet written back does not make a ledger full"
   expect(rig.open("g2")).toMatchObject({ rows: 2_800 });
   expect(rig.reader(LEDGER).rows()).toBe(2_800);
 });
+
+test("a log that somebody reads or writes back at this moment does not make a ledger full", () => {
+  const rig = new LedgerRig(8 * MIB);
+  rig.open();
+  rig.append(act({ n: 1 }));
+  // What it reads holds the log where it is, as another thread does that writes it back.
+  const held = rig.reader(LEDGER).prepare("SELECT n FROM ledger_chain").iterate();
+  held.next();
+  for (let n = 2; n <= 700; n++) {
+    const { bytes } = rig.append(act({ n }));
+    expect(bytes).toBeLessThan(8 * MIB);
+  }
+  held.return?.();
+  expect(rig.append(act({ n: 701 })).bytes).toBeLessThan(8 * MIB);
+});
+
+test("what is in a log that is held counts as the pages that it becomes", () => {
+  const rig = new LedgerRig(2 * MIB);
+  rig.open();
+  rig.append(act({ n: 1 }));
+  const held = rig.reader(LEDGER).prepare("SELECT n FROM ledger_chain").iterate();
+  held.next();
+  let n = 2;
+  while (kindOf(() => rig.append(act({ n, stdoutPreview: "x".repeat(100_000) }))) === "taken") n++;
+  held.return?.();
+  expect(n).toBeLessThan(30);
+});

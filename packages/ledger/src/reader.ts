@@ -2,7 +2,7 @@ import { existsSync, statSync } from "node:fs";
 import { ledgerFailure } from "./error.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { idOf, type LedgerPaths, ledgerPaths } from "./paths.ts";
-import { checkSchema, prepareReader, readerDatabases } from "./schema.ts";
+import { checkSchema, prepareReader, readerDatabases, standInTables } from "./schema.ts";
 import type { Cell, Database, Databases, Statement } from "./sqlite.ts";
 
 /** A ledger that is only read. */
@@ -25,9 +25,11 @@ export class LedgerReader implements Database {
     this.#db = databases.open(this.#paths.database, `ledger "${name}"`);
     try {
       prepareReader(this.#db);
-      if (!checkSchema(this.#db, this.ledger)) {
+      const version = checkSchema(this.#db, this.ledger);
+      if (version === null) {
         throw ledgerFailure("ledger_broken", `Cannot read ledger "${name}": it is empty`);
       }
+      standInTables(this.#db, version);
     } catch (thrown) {
       this.#db.close();
       throw thrown;

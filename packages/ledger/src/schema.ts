@@ -1,4 +1,10 @@
-import { LEDGER_TABLE_NAMES, LEDGER_VERSION, type LedgerTable } from "@capsem/api";
+import {
+  LEDGER_TABLE_NAMES,
+  LEDGER_TABLES,
+  LEDGER_VERSION,
+  type LedgerTable,
+  type LedgerTableRow,
+} from "@capsem/api";
 import { isLedgerTable, LEDGER_COLUMNS, type LedgerColumn } from "@capsem/api/ledger-row";
 import { ledgerFailure } from "./error.ts";
 import { CACHE_KIB, LEDGER_LIMITS } from "./limits.ts";
@@ -76,9 +82,9 @@ export const INDEXES: readonly Index[] = [
   index("decisions_refused", "security_decision_events", ["action", "type"], "action <> 'allow'"),
   index("rules_by_event", "security_rule_events", ["event_id"]),
   index("rules_notable", "security_rule_events", ["row_id"], NOTABLE_RULE),
-  ...(["exec_events", "fs_events", "lifecycle_events", "policy_mutations"] as const).map((table) =>
-    index(`${table}_by_event`, table, ["event_id"]),
-  ),
+  ...(
+    ["exec_events", "fs_events", "lifecycle_events", "policy_mutations", "tool_calls", "net_events"] as const
+  ).map((table) => index(`${table}_by_event`, table, ["event_id"])),
   ...(
     [
       "security_decision_events",
@@ -87,6 +93,8 @@ export const INDEXES: readonly Index[] = [
       "fs_events",
       "lifecycle_events",
       "policy_mutations",
+      "tool_calls",
+      "net_events",
     ] as const
   ).map((table) => index(`${table}_by_trace`, table, ["trace_id"], "trace_id IS NOT NULL")),
   index("bodies_by_hash", "event_body_blobs", ["hash"]),
@@ -143,19 +151,64 @@ export function prepareReader(db: Database): void {
   db.exec(`PRAGMA ledger.cache_size = -${CACHE_KIB.reader}`);
 }
 
-function statements(): string[] {
-  return [...TABLES.map(createTable), ...OWN_TABLES, ...INDEXES.map(createIndex)];
+/** What a ledger of a version has. */
+function statements(version: number): string[] {
+  const has = (table: LedgerTable) => sinceOf(table) <= version;
+  return [
+    ...TABLES.filter(has).map(createTable),
+    ...OWN_TABLES,
+    ...INDEXES.filter(({ table }) => has(table)).map(createIndex),
+  ];
+}
+
+function sinceOf(table: LedgerTable): number {
+  const { since = 1 }: LedgerTableRow = LEDGER_TABLES[table];
+  return since;
 }
 
 /** Makes the tables of a new ledger, all or none. */
 export function createSchema(db: Database, ledger: string, createdMs: number): void {
-  db.exec("BEGIN IMMEDIATE");
-  try {
-    for (const statement of statements()) db.exec(statement);
+  inTransaction(db, () => {
+    for (const statement of statements(LEDGER_VERSION)) db.exec(statement);
     const meta = db.prepare("INSERT INTO ledger_meta (name, value) VALUES (?, ?)");
     meta.run("version", String(LEDGER_VERSION));
     meta.run("ledger", ledger);
     meta.run("created_ms", String(createdMs));
+  });
+}
+
+/**
+ * Gives an older ledger the tables that are new, all or none. Nothing that is written is touched, so no copy is made
+ * before: what fails leaves the file as it was.
+ */
+export function migrateSchema(db: Database, from: number): void {
+  const old = new Set(statements(from));
+  inTransaction(db, () => {
+    for (const statement of statements(LEDGER_VERSION)) if (!old.has(statement)) db.exec(statement);
+    db.prepare("UPDATE ledger_meta SET value = ? WHERE name = ?").run(String(LEDGER_VERSION), "version");
+  });
+}
+
+/** For a reader: tables that an older ledger has not got yet are empty, and beside its file. */
+export function standInTables(db: Database, version: number): void {
+  // The file itself was opened to be read only.
+  db.exec("PRAGMA query_only = OFF");
+  for (const table of TABLES) {
+    // A connection is used for one ledger after the other.
+    db.exec(`DROP TABLE IF EXISTS temp.${table}`);
+    if (sinceOf(table) <= version) continue;
+    db.exec(createTable(table).replace("ledger.", "temp."));
+    for (const index of INDEXES) {
+      if (index.table === table) db.exec(createIndex(index).replace("ledger.", "temp."));
+    }
+  }
+  db.exec("PRAGMA query_only = ON");
+}
+
+function inTransaction(db: Database, work: () => void): void {
+  db.exec("BEGIN IMMEDIATE");
+  try {
+    work();
     db.exec("COMMIT");
   } catch (thrown) {
     db.exec("ROLLBACK");
@@ -163,28 +216,28 @@ export function createSchema(db: Database, ledger: string, createdMs: number): v
   }
 }
 
-/** False: the database is empty. Throws `ledger_broken` for what is no ledger, another one, or of a later version. */
-export function checkSchema(db: Database, ledger: string): boolean {
+/** Its version; null: the database is empty. Throws `ledger_broken` for what is no ledger, another one, or a later one. */
+export function checkSchema(db: Database, ledger: string): number | null {
   const broken = (state: string) =>
     ledgerFailure("ledger_broken", `Cannot open ledger "${ledger}": ${state}`);
-  if (db.prepare("SELECT 1 FROM ledger.sqlite_schema LIMIT 1").get() === undefined) return false;
+  if (db.prepare("SELECT 1 FROM ledger.sqlite_schema LIMIT 1").get() === undefined) return null;
   const value = db.prepare("SELECT value FROM ledger_meta WHERE name = ?");
   const version = Number(value.get("version")?.[0]);
-  if (version !== LEDGER_VERSION) {
+  if (!Number.isInteger(version) || version < 1 || version > LEDGER_VERSION) {
     const words = Number.isInteger(version) ? `version ${version}` : "no version that can be read";
     throw broken(`it has ${words}, this program knows ${LEDGER_VERSION}`);
   }
   const named = value.get("ledger")?.[0];
   if (named !== ledger) throw broken(`it is the ledger of "${named}"`);
-  const fault = partsFault(db);
+  const fault = partsFault(db, version);
   if (fault !== null) throw broken(fault);
-  return true;
+  return version;
 }
 
-/** What its file has that a ledger has not, the other way round, or in other words; null for nothing. */
-function partsFault(db: Database): string | null {
+/** What its file has that a ledger of its version has not, the other way round, or in other words; null for nothing. */
+function partsFault(db: Database, version: number): string | null {
   const wanted = new Map(
-    statements().map((statement) => {
+    statements(version).map((statement) => {
       const text = statement.replace("ledger.", "");
       return [/^CREATE \w+ (\w+)/.exec(text)?.[1] ?? "", text];
     }),

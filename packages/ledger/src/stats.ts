@@ -25,6 +25,7 @@ export function readStats(reader: LedgerReader): VmStats {
       decisions: { allow: decisions - ask - block, ask, block },
       commands: ofType("type = 'process.exec'"),
       files: ofType("type IN ('file.import', 'file.export', 'file.event')"),
+      tools: ofType("type = 'mcp.tool_call'"),
       open: reader.number("SELECT count(*) FROM open_acts"),
     };
   });

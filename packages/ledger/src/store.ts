@@ -1,5 +1,5 @@
 import { mkdirSync, statSync } from "node:fs";
-import type { LedgerHead } from "@capsem/api";
+import { LEDGER_VERSION, type LedgerHead } from "@capsem/api";
 import { BODY_TABLE, genesisHead, LEDGER_PRODUCER, nextHead, rowHash } from "./chain.ts";
 import { ledgerFailure, systemFailure } from "./error.ts";
 import { type Inserts, prepareInserts } from "./inserts.ts";
@@ -8,7 +8,7 @@ import { DECISIONS_TABLE, interruptedRow, type OpenAct, OpenActs } from "./open-
 import { ledgerPaths } from "./paths.ts";
 import { areEssential } from "./reserve.ts";
 import type { Row } from "./row.ts";
-import { checkSchema, columnIndex, createSchema, prepareWriter } from "./schema.ts";
+import { checkSchema, columnIndex, createSchema, migrateSchema, prepareWriter } from "./schema.ts";
 import type { Database, Databases, Statement } from "./sqlite.ts";
 import { storedEvent } from "./stored-event.ts";
 import { tailFault } from "./tail.ts";
@@ -43,6 +43,9 @@ export class LedgerStore {
   /** Beyond it the writer checkpoints; raised while readers hold the log. */
   #walBytesNext: number = LEDGER_LIMITS.walBytesMax;
 
+  /** Near the quota a log that was held is tried again when it is as long as this. */
+  #walBytesTried = 0;
+
   /** Opens or makes a ledger. Throws `ledger_broken` for one that is damaged, `disk_full` and `ledger_failed`. */
   constructor(databases: Databases, root: string, ledger: string, nowMs: number) {
     const paths = ledgerPaths(root, ledger);
@@ -56,7 +59,9 @@ export class LedgerStore {
     this.#db = databases.open(paths.database, `ledger "${ledger}"`);
     try {
       prepareWriter(this.#db);
-      if (!checkSchema(this.#db, ledger)) createSchema(this.#db, ledger, nowMs);
+      const version = checkSchema(this.#db, ledger);
+      if (version === null) createSchema(this.#db, ledger, nowMs);
+      else if (version < LEDGER_VERSION) migrateSchema(this.#db, version);
       this.#inserts = prepareInserts(this.#db);
       this.#pageCount = this.#db.prepare("PRAGMA ledger.page_count");
       this.#pageBytes = Number(this.#db.prepare("PRAGMA ledger.page_size").get()?.[0]);
@@ -77,7 +82,23 @@ export class LedgerStore {
 
   /** The database and its log. */
   bytes(): number {
-    return Number(this.#pageCount.get()?.[0] ?? 0) * this.#pageBytes + this.#walBytes();
+    return this.#databaseBytes() + this.#walBytes();
+  }
+
+  /**
+   * What counts to the quota: a log that only waits to be written back is no reason to be full, also where somebody
+   * reads it, or another thread writes it back at this moment. One that is held for longer counts with what it has
+   * grown beyond its length. Between commits only.
+   */
+  bytesFor(bytesMax: number): number {
+    const walBytes = this.#walBytes();
+    if (this.#databaseBytes() + walBytes < bytesMax || walBytes === 0) return this.bytes();
+    const isFull = this.#countedBytes() >= bytesMax;
+    if (!isFull && walBytes < this.#walBytesTried) return this.#countedBytes();
+    const isDone = this.#restartLog("TRUNCATE");
+    // Each try costs the one who is waited for some time, and all who append: it is not made at each commit.
+    this.#walBytesTried = isDone ? 0 : walBytes + LEDGER_LIMITS.walRetryBytes;
+    return isDone ? this.bytes() : this.#countedBytes();
   }
 
   /** The head after a row of the chain; null when there is none of this number. */
@@ -97,7 +118,7 @@ export class LedgerStore {
    * then nothing is stored.
    */
   append(appends: readonly Append[], bytesMax: number): Refusal[] {
-    const bytes = this.#bytesFor(bytesMax);
+    const bytes = this.bytesFor(bytesMax);
     return this.#transaction(() =>
       appends.map((append) => {
         const last = this.lastSeq(append.producer, append.generation);
@@ -173,13 +194,7 @@ export class LedgerStore {
     return areEssential(rows, this.#open);
   }
 
-  /** A log that only waits to be written back is no reason to be full. */
-  #bytesFor(bytesMax: number): number {
-    if (this.bytes() >= bytesMax && this.#walBytes() > 0) this.#restartLog("TRUNCATE");
-    return this.bytes();
-  }
-
-  /** Whether it began anew; a reader may be in its way. */
+  /** Whether it began anew; a reader may be in its way, or the thread that writes logs back. */
   #restartLog(how: "RESTART" | "TRUNCATE"): boolean {
     this.#db.exec(`PRAGMA busy_timeout = ${LEDGER_LIMITS.checkpointBusyTimeoutMs}`);
     try {
@@ -187,6 +202,15 @@ export class LedgerStore {
     } finally {
       this.#db.exec(`PRAGMA busy_timeout = ${LEDGER_LIMITS.busyTimeoutMs}`);
     }
+  }
+
+  #countedBytes(): number {
+    return this.#databaseBytes() + Math.max(0, this.#walBytes() - LEDGER_LIMITS.walBytesMax);
+  }
+
+  /** With the pages that are in the log alone. */
+  #databaseBytes(): number {
+    return Number(this.#pageCount.get()?.[0] ?? 0) * this.#pageBytes;
   }
 
   #walBytes(): number {

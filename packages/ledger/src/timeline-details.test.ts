@@ -132,6 +132,70 @@ test("an act that has not ended is told by its event, whatever it is", () => {
   ]);
 });
 
+/** As the proxy records it. */
+const toolEnd = (n: number, more: object) =>
+  row("tool_calls", {
+    ...{ event_id: eventId(n), server_name: "files", tool_name: "read", label_in: "{}", duration_ms: 1 },
+    ...{ decision: "allow", outcome: "done", rule_id: "r", reason: "why" },
+    ...more,
+  });
+
+test("a tool that answered with an error is counted as one that failed, and its line says it", () => {
+  const rig = rigWith([
+    toolEnd(1, {}),
+    toolEnd(2, { error: "tool_error" }),
+    toolEnd(3, { outcome: "failed", error: "timeout: no answer" }),
+    toolEnd(4, { error: "its result is withheld by r" }),
+  ]);
+  const [counted] = runSlices(readDetail(rig.reader())).tools_by_name;
+  expect(counted).toMatchObject({ server: "files", tool: "read", count: 4, failed: 2, refused: 0 });
+  expect(entriesOf(rig, ["tool"]).map(({ outcome, details }) => [outcome, details.error])).toEqual([
+    ["done", undefined],
+    ["done", "tool_error"],
+    ["failed", "timeout: no answer"],
+    ["done", "its result is withheld by r"],
+  ]);
+});
+
+test("what was refused before it was judged counts as blocked, as its end does; each act once", () => {
+  const net = (n: number, more: object) =>
+    row("net_events", {
+      ...{ event_id: eventId(n), kind: "http.request", host: "10.0.0.1", rule_id: "egress.private" },
+      ...{ decision: "block", outcome: "blocked", reason: "a private address" },
+      ...more,
+    });
+  const rig = rigWith([
+    ...act({ n: 1 }),
+    ...act({ n: 2, action: "block", outcome: "blocked" }),
+    net(3, {}),
+    net(4, { kind: "connect" }),
+    // Nobody's request, and allowed: a lookup of a name.
+    net(5, { decision: "allow", outcome: "done" }),
+  ]);
+  const { decisions, outcomes, types } = runSlices(readDetail(rig.reader()));
+  expect(decisions).toEqual({ allow: 1, ask: 0, block: 3 });
+  expect(outcomes).toEqual({ done: 2, blocked: 3 });
+  expect(types).toEqual([
+    { type: "process.exec", allow: 1, ask: 0, block: 1 },
+    { type: "connect", allow: 0, ask: 0, block: 1 },
+    { type: "http.request", allow: 0, ask: 0, block: 1 },
+  ]);
+});
+
+test("a call of a tool that has not ended is told with what it was given", () => {
+  const fields = { "mcp.server.name": "files", "mcp.tool_call.name": "read" };
+  const body = JSON.stringify({
+    type: "mcp.tool_call",
+    fields: { ...fields, "mcp.request.arguments": { path: "/a" } },
+  });
+  const rows = intent({ n: 1, body }).map((cells) =>
+    cells.map((cell) => (cell === "process.exec" ? "mcp.tool_call" : cell)),
+  );
+  expect(entriesOf(rigWith(rows), ["tool"])).toMatchObject([
+    { title: "files__read", outcome: null, details: { arguments: '{"path":"/a"}' } },
+  ]);
+});
+
 test("who came by the gateway is told with the token, in every answer; the rows have them apart", () => {
   const withToken = (rows: WireRow[], token: string) =>
     rows.map((cells) => {

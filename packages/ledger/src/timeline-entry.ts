@@ -131,7 +131,9 @@ function actDetails(reader: LedgerReader, decision: Named | null): { act?: strin
 }
 
 function openDetails(layer: ActLayer, fields: Fields): Details {
-  return layer === "exec" ? { job_id: textOrNull(fieldText(fields, "process.exec.id")) } : {};
+  if (layer === "exec") return { job_id: textOrNull(fieldText(fields, "process.exec.id")) };
+  const given = layer === "tool" ? fields["mcp.request.arguments"] : undefined;
+  return given === undefined ? {} : { arguments: textOrNull(JSON.stringify(given)) };
 }
 
 function endTitle(layer: ActLayer, end: Named): string {
@@ -140,6 +142,10 @@ function endTitle(layer: ActLayer, end: Named): string {
       return String(end.command);
     case "file":
       return end.to_path === null ? `${end.act} ${end.path}` : `${end.act} ${end.path} to ${end.to_path}`;
+    case "tool":
+      return `${end.server_name}__${end.tool_name}`;
+    case "net":
+      return netTitle(end);
     case "lifecycle":
       return String(end.action);
     case "settings":
@@ -167,6 +173,28 @@ function endDetails(layer: ActLayer, end: Named): Details {
         bytes: countOrNull(end.bytes),
         sha256: textOrNull(end.sha256),
       };
+    case "tool":
+      return {
+        transport: textOrNull(end.transport),
+        process: textOrNull(end.process_name),
+        arguments: textOrNull(end.arguments_preview),
+        bytes_sent: countOrNull(end.bytes_sent),
+        bytes_received: countOrNull(end.bytes_received),
+        label_in: textOrNull(end.label_in),
+        label_out: textOrNull(end.label_out),
+        is_pinned: flagOrNull(end.is_pinned),
+      };
+    case "net":
+      return {
+        kind: textOrNull(end.kind),
+        process: textOrNull(end.process_name),
+        server: textOrNull(end.server_name),
+        addresses: textOrNull(end.addresses),
+        status: numberOrNull(end.status),
+        bytes_sent: countOrNull(end.bytes_sent),
+        bytes_received: countOrNull(end.bytes_received),
+        credential: textOrNull(end.credential_ref),
+      };
     case "lifecycle":
       return {
         vm_name: textOrNull(end.vm_name),
@@ -181,6 +209,12 @@ function endDetails(layer: ActLayer, end: Named): Details {
         after: textOrNull(end.after),
       };
   }
+}
+
+/** `GET https://example.com/a`, `connect example.com:443`. */
+function netTitle({ scheme, method, host, port, path }: Named): string {
+  const origin = `${scheme == null ? "" : `${scheme}://`}${host}${port == null ? "" : `:${port}`}`;
+  return method == null ? `connect ${origin}` : `${method} ${origin}${path ?? ""}`;
 }
 
 function verbOf({ key, after }: Named): string {

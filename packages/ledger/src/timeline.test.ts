@@ -104,6 +104,44 @@ test("everything that was done is one story, each line once and in order", () =>
   });
 });
 
+test("a call of a tool and a request are told by what they reached, ended or not", () => {
+  const rig = new LedgerRig();
+  rig.open();
+  const called = { "mcp.server.name": "files", "mcp.tool_call.name": "read" };
+  const asked = { "http.method": "GET", "http.host": "example.com", "http.path": "/a" };
+  rig.append([
+    ...typed(
+      1,
+      "mcp.tool_call",
+      called,
+      row("tool_calls", {
+        ...{ event_id: eventId(1), server_name: "files", tool_name: "read", process_name: "claude" },
+        ...{ transport: "framed", bytes_sent: 3, label_out: '{"integrity":"untrusted"}', ...ACT_END },
+      }),
+    ),
+    ...typed(2, "mcp.tool_call", called, null),
+    ...typed(
+      3,
+      "http.request",
+      asked,
+      row("net_events", {
+        ...{ event_id: eventId(3), kind: "http.request", scheme: "https", host: "example.com", port: 443 },
+        ...{ method: "GET", path: "/a", status: 200, addresses: '["192.0.2.9"]', ...ACT_END },
+      }),
+    ),
+    ...typed(4, "http.request", asked, null),
+  ]);
+  const { entries } = read(rig, { layers: ["tool", "net"] });
+  expect(entries.map(({ layer, title, outcome }) => [layer, title, outcome])).toEqual([
+    ["tool", "files__read", "done"],
+    ["tool", "files__read", null],
+    ["net", "GET https://example.com:443/a", "done"],
+    ["net", "GET example.com/a", null],
+  ]);
+  expect(entries[0]?.details).toMatchObject({ process: "claude", transport: "framed", bytes_sent: 3 });
+  expect(entries[2]?.details).toMatchObject({ status: 200, addresses: '["192.0.2.9"]' });
+});
+
 test.each<[string, Partial<TimelineQuery>, readonly string[]]>([
   ["one layer", { layers: ["file"] }, ["import /a", "export /b"]],
   ["two layers", { layers: ["settings", "lifecycle"] }, ["stop", "reset preset", "idle"]],
@@ -170,7 +208,7 @@ test("a page ends at its size, and a text at its own", () => {
 }, 60_000);
 
 test.each<[string, Partial<TimelineQuery>]>([
-  ["a layer that there is not", { layers: ["exec", "net"] }],
+  ["a layer that there is not", { layers: ["exec", "dns"] }],
   ["no rows", { limit: 0 }],
   ["too many rows", { limit: LEDGER_LIMITS.pageRowsMax + 1 }],
   ["half a row", { limit: 1.5 }],

@@ -35,6 +35,8 @@ interface Window {
 const ACT_LAYERS = {
   exec: "exec_events",
   file: "fs_events",
+  tool: "tool_calls",
+  net: "net_events",
   lifecycle: "lifecycle_events",
   settings: "policy_mutations",
 } as const satisfies Partial<Record<Layer, LedgerTable>>;

@@ -26,6 +26,8 @@ function written(): { rig: LedgerRig; head: LedgerHead } {
     row("fs_events", { event_id: "fs", act: "import", path: "/\ufffd", decision: "allow", outcome: "done" }),
     row("lifecycle_events", { event_id: "life", action: "stop", decision: "allow", outcome: "done" }),
     row("policy_mutations", { event_id: "set", key: "k\0\ufffd", decision: "allow", outcome: "done" }),
+    row("tool_calls", { event_id: "tool", server_name: "s", decision: "allow", outcome: "done" }),
+    row("net_events", { event_id: "net", host: "h", decision: "allow", outcome: "done" }),
     row("event_body_blobs", {
       hash: sha256("a\0\ufffdb"),
       kind: "event",

@@ -181,6 +181,8 @@ test.each(TABLES)("every column of %s that was changed is found", (table) => {
     row("fs_events", { event_id: "fs", act: "import", path: "/a", decision: "allow", outcome: "done" }),
     row("lifecycle_events", { event_id: "life", action: "stop", decision: "allow", outcome: "done" }),
     row("policy_mutations", { event_id: "set", key: "k", decision: "allow", outcome: "done" }),
+    row("tool_calls", { event_id: "tool", server_name: "s", decision: "allow", outcome: "done" }),
+    row("net_events", { event_id: "net", host: "h", decision: "allow", outcome: "done" }),
   ]);
   source.writer.end();
   expect(source.verify().is_whole).toBe(true);

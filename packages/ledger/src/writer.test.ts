@@ -196,8 +196,8 @@ test("a checkpoint of a ledger that is gone refuses the opening, and makes no ne
 test.each([
   [
     "a later version",
-    "UPDATE ledger_meta SET value = '2' WHERE name = 'version'",
-    "it has version 2, this program knows 1",
+    "UPDATE ledger_meta SET value = '3' WHERE name = 'version'",
+    "it has version 3, this program knows 2",
   ],
   ["no version", "DELETE FROM ledger_meta", "it has no version that can be read"],
   [

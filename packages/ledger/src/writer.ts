@@ -28,6 +28,7 @@ export interface AppendRequest extends Append {
 
 /** Where a ledger stands after a commit. */
 export interface Standing extends LedgerHead {
+  /** What counts to its quota. */
   readonly bytes: number;
 }
 
@@ -62,7 +63,7 @@ export class LedgerWriter {
     const interrupted = this.#trying(ledger, () => store.interrupt(producer, generation, this.#now()));
     const generations = this.#generations.get(ledger) ?? new Map<string, string>();
     this.#generations.set(ledger, generations.set(producer, generation));
-    return { ...standingOf(store), interrupted };
+    return { ...store.head, bytes: store.bytes(), interrupted };
   }
 
   /** One transaction for each ledger that is named. An end for each request, in order. */
@@ -141,11 +142,12 @@ export class LedgerWriter {
       const store = mine.length === 0 ? null : this.#store(ledger);
       const refusals = store === null ? [] : this.#trying(ledger, () => store.append(mine, this.#bytesMax));
       store?.checkpoint();
+      const standing = store === null ? null : { ...store.head, bytes: store.bytesFor(this.#bytesMax) };
       const failures = new Map(mine.map((request, at) => [request, refusals[at] ?? null]));
       return requests.map((request) => {
         const failure = isOpen(request) ? (failures.get(request) ?? null) : notOpen(request);
-        return failure === null && store !== null
-          ? { kind: "taken", standing: standingOf(store) }
+        return failure === null && standing !== null
+          ? { kind: "taken", standing }
           : { kind: "refused", failure };
       });
     } catch (failure) {
@@ -195,10 +197,6 @@ export class LedgerWriter {
       if (!(thrown instanceof Failure)) throw thrown;
     }
   }
-}
-
-function standingOf(store: LedgerStore): Standing {
-  return { ...store.head, bytes: store.bytes() };
 }
 
 function cut(ledger: string, { rows }: LedgerHead): Error {

@@ -2,7 +2,7 @@
 // spawned is the command's, and it dies with the owner.
 //
 //   capsem-launch --parent PID [--uid N --gid N | --as-root-ok] [--read PATH]... [--exec PATH]... [--write PATH]... [--tree PATH]...
-//     [--read-fd N]... [--write-fd N]... [--keep-fd N]... [--nofile N] [--fsize BYTES]
+//     [--read-fd N]... [--write-fd N]... [--keep-fd N]... [--nofile N] [--fsize BYTES] [--may-dial]
 //     [--landlock require|try|off] [--net-namespace require|try|off] [--capability setuid|setgid|kill]...
 //     [--env NAME=VALUE]... [--filter HEX] -- /ABSOLUTE/COMMAND ARGS...
 //
@@ -62,7 +62,7 @@ struct grant {
 
 struct options {
   pid_t parent;
-  bool has_uid, has_gid, as_root_ok;
+  bool has_uid, has_gid, as_root_ok, may_dial;
   uid_t uid;
   gid_t gid;
   struct grant grants[GRANTS_MAX];
@@ -189,6 +189,11 @@ static void parse_options(struct options *options, int count, char **words) {
   while (i < count && strcmp(words[i], "--") != 0) {
     if (strcmp(words[i], "--as-root-ok") == 0) {
       options->as_root_ok = true;
+      i += 1;
+      continue;
+    }
+    if (strcmp(words[i], "--may-dial") == 0) {
+      options->may_dial = true;
       i += 1;
       continue;
     }
@@ -341,7 +346,7 @@ static int prepare_landlock(const struct options *options) {
   const long abi = version > ABI_MAX ? ABI_MAX : version;
   const struct ruleset_attributes attributes = {
       .filesystem = HANDLED[abi],
-      .network = abi >= 4 ? 3 : 0, // No TCP bind, no TCP connect.
+      .network = abi < 4 ? 0 : options->may_dial ? 1 : 3, // No TCP bind, no TCP connect.
       .scoped = abi >= 6 ? 3 : 0,  // No abstract socket and no signal to a process outside.
   };
   const size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;

@@ -23,6 +23,8 @@ export interface Launch {
   openFilesMax?: number;
   fileBytesMax?: number;
   landlock?: "require" | "try" | "off";
+  /** Landlock lets it connect by TCP, to wherever: it judges ports alone. It binds none all the same. */
+  mayDial?: true;
   /** Off: for what inherits the empty namespace of its caller. */
   netNamespace?: "require" | "try" | "off";
   /** What a command that stays root keeps; needs `asRoot`, and to be root. */
@@ -81,6 +83,7 @@ export function launchWords(
     ...each("--nofile", launch.openFilesMax === undefined ? [] : [launch.openFilesMax]),
     ...each("--fsize", launch.fileBytesMax === undefined ? [] : [launch.fileBytesMax]),
     ...each("--landlock", launch.landlock === undefined ? [] : [launch.landlock]),
+    ...(launch.mayDial === true ? ["--may-dial"] : []),
     ...each("--net-namespace", launch.netNamespace === undefined ? [] : [launch.netNamespace]),
     ...each("--capability", launch.capabilities ?? []),
     ...each(

@@ -95,7 +95,7 @@ test.each<[string, SecurityEvent, string]>([
         "label.integrity": "untrusted",
       },
     ),
-    'event.type == "mcp.tool_call" && !has(vm.id) && mcp.server.name == "s" && mcp.server.external && mcp.server.pinned && mcp.tool_call.name == "t" && size(mcp.request.arguments) == 5 && mcp.request.arguments.path == "/x" && mcp.request.arguments.n == 1 && mcp.request.arguments["odd key"] == [1, 2] && mcp.request.arguments["in"] == true && has(mcp.request.arguments.deep.a) && size(mcp.request.arguments.deep) == 2 && mcp.request.arguments.deep.a == 0.5 && has(mcp.request.arguments.deep.b.c) && size(mcp.request.arguments.deep.b) == 1 && mcp.request.arguments.deep.b.c == [] && label.confidentiality == "public" && label.integrity == "untrusted" && !has(mcp.method) && !has(mcp.transport) && !has(mcp.tool_list) && !has(mcp.request.method) && !has(mcp.request.uri) && !has(mcp.request.prompt) && !has(mcp.response.content) && !has(mcp.response.structured) && !has(mcp.response.is_error) && !has(label.sources) && !has(process.name)',
+    'event.type == "mcp.tool_call" && !has(vm.id) && mcp.server.name == "s" && mcp.server.external && mcp.server.pinned && mcp.tool_call.name == "t" && size(mcp.request.arguments) == 5 && mcp.request.arguments.path == "/x" && mcp.request.arguments.n == 1 && mcp.request.arguments["odd key"] == [1, 2] && mcp.request.arguments["in"] == true && has(mcp.request.arguments.deep.a) && size(mcp.request.arguments.deep) == 2 && mcp.request.arguments.deep.a == 0.5 && has(mcp.request.arguments.deep.b.c) && size(mcp.request.arguments.deep.b) == 1 && mcp.request.arguments.deep.b.c == [] && label.confidentiality == "public" && label.integrity in ["trusted", "user", "untrusted"] && !has(mcp.method) && !has(mcp.transport) && !has(mcp.tool_list) && !has(mcp.request.method) && !has(mcp.request.uri) && !has(mcp.request.prompt) && !has(mcp.response.content) && !has(mcp.response.structured) && !has(mcp.response.is_error) && !has(label.sources) && !has(process.name)',
   ],
   [
     "a call without arguments",
@@ -225,9 +225,9 @@ test("the rule holds for the act alone, and another value of a field that it cou
     if (!isCondition(condition)) throw new Error(condition.message);
     expect(condition.evaluate(event.facts)).toBe(true);
     for (const path of CARRIED.get(type) ?? []) {
-      // What each try has anew, what the id says, what is made of other fields, and what is only looked at.
+      // What each try has anew, what the id says, what is made of other fields, what is only looked at, and labels.
       if (
-        /\.id$|^vm\.(name|image|labels)|\.(valid|truncated|name|ext)$|content$|size$|mime_type$|^event/.test(
+        /\.id$|^vm\.(name|image|labels)|\.(valid|truncated|name|ext)$|content$|size$|mime_type$|^event|^label/.test(
           path,
         )
       ) {

@@ -1,3 +1,4 @@
+import { isLabelPath, LABEL_PATHS, type LabelPath } from "./bound-labels.ts";
 import { celLiteral, celText } from "./cel/literal.ts";
 import { Inexpressible, sameMap } from "./cel/same-json.ts";
 import type { Decision } from "./decide.ts";
@@ -6,6 +7,7 @@ import type { SecurityEvent } from "./event/event.ts";
 import { CARRIED, type EventType } from "./event/event-table.ts";
 import { FIELD_STRUCTS } from "./event/field-table.ts";
 import { isMap } from "./event/value.ts";
+import { ANY_SOURCE, CONFIDENTIALITY, INTEGRITY } from "./label.ts";
 import { isRedacted } from "./redaction.ts";
 import { ASK_PRIORITY, RULE_SOURCES, ruleId } from "./rule.ts";
 import { checkRule, type GivenField } from "./rule-fields.ts";
@@ -19,12 +21,18 @@ export type AllowRule =
 /**
  * The edit that allows exactly this act from now on: what an approval for "always" writes. It goes just before the
  * rule that asked, so it overrules nothing else than it must. `event` is the act as it is stored: a secret that is
- * still in it would end up in a settings file. `digest` gives lower-case hex digits.
+ * still in it would end up in a settings file. `digest` gives lower-case hex digits. `labels` are the parts of the label
+ * that it depends on: `boundLabels` of the decision.
  */
-export function allowRuleFor(event: SecurityEvent, decision: Decision, digest: Digest): AllowRule {
+export function allowRuleFor(
+  event: SecurityEvent,
+  decision: Decision,
+  digest: Digest,
+  labels: readonly LabelPath[] = LABEL_PATHS,
+): AllowRule {
   const priority = priorityBefore(decision);
   if (typeof priority === "string") return { kind: "none", reason: priority };
-  const match = matchOf(event);
+  const match = matchOf(event, labels);
   if (match instanceof Inexpressible) return { kind: "none", reason: match.what };
   const name = `allow-${digest(match).slice(0, 12)}`;
   const reason = `approved for always; ${decision.rule_id} asked`;
@@ -89,9 +97,9 @@ const LOOKED_AT = /^file\.[a-z]+\.(?:content|size|mime_type)$/;
 
 /**
  * The condition that holds of exactly this act: the same in every field that it has, and without every field that it
- * could have and has not, so that what was not shown is not allowed either.
+ * could have and has not, so that what was not shown is not allowed either. Of the label it says how far it may go.
  */
-function matchOf(event: SecurityEvent): string | Inexpressible {
+function matchOf(event: SecurityEvent, labels: readonly LabelPath[]): string | Inexpressible {
   const why = unnamed(event);
   if (why !== undefined) return new Inexpressible(why);
   const vm = sameVm(event);
@@ -101,7 +109,7 @@ function matchOf(event: SecurityEvent): string | Inexpressible {
   for (const path of CARRIED.get(event.type) ?? []) {
     if (OF_ONE_TRY.has(path) || OF_THE_VM.test(path) || MADE.test(path)) continue;
     if (event.facts.has(path)) {
-      const same = sameField(event, path);
+      const same = isLabelPath(path) ? labelAtMost(event, path, labels) : sameField(event, path);
       if (same instanceof Inexpressible) return same;
       conditions.push(...same);
     } else if (!LOOKED_AT.test(path)) absent.push(path);
@@ -147,6 +155,31 @@ function sameVm({ facts }: SecurityEvent): string | Inexpressible {
   }
   const text = celText(String(id));
   return text === undefined ? new Inexpressible("vm.id holds half a character") : `vm.id == ${text}`;
+}
+
+/** Nothing that is more secret than what was shown, whatever asked: the rule goes before those that keep secrets in. */
+const ALWAYS_BOUND: LabelPath = "label.confidentiality";
+
+/** No more tainted than what was shown; less is no worse. */
+function labelAtMost(
+  { facts }: SecurityEvent,
+  path: LabelPath,
+  labels: readonly LabelPath[],
+): readonly string[] | Inexpressible {
+  if (path !== ALWAYS_BOUND && !labels.includes(path)) return [];
+  const value = facts.get(path);
+  if (path === "label.sources") {
+    const sources = Array.isArray(value) ? value : [];
+    if (sources.includes(ANY_SOURCE)) return [];
+    const listed = celLiteral(sources);
+    if (isRedacted(sources))
+      return new Inexpressible(`${path} held a secret, which no file of rules may hold`);
+    if (typeof listed !== "string") return new Inexpressible(`${path} holds half a character`);
+    return [sources.length === 0 ? `${path} == []` : `${path}.all(source, source in ${listed})`];
+  }
+  const order: readonly string[] = path === "label.confidentiality" ? CONFIDENTIALITY : INTEGRITY;
+  const names = order.slice(0, order.indexOf(String(value)) + 1).map((name) => `"${name}"`);
+  return [names.length === 1 ? `${path} == ${names[0]}` : `${path} in [${names.join(", ")}]`];
 }
 
 /** A rule for it would also let in whatever the tool becomes next. */

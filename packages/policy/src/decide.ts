@@ -1,4 +1,5 @@
 import type { Facts } from "./cel/evaluate.ts";
+import { createMeter, SPENT } from "./cel/meter.ts";
 import { NoValue } from "./cel/outcome.ts";
 import type { SecurityEvent } from "./event/event.ts";
 import type { EventType } from "./event/event-table.ts";
@@ -30,7 +31,7 @@ export interface Explanation {
   /** Every rule that matched, in the order of judgement. */
   readonly matched: readonly MatchedRule[];
   readonly why: Why;
-  /** For who was not allowed: rules of this type of event that allow, and what they match. */
+  /** For who was not allowed: rules of this type of event that would have allowed it first, and what they match. */
   readonly allowed: readonly Hint[];
 }
 
@@ -61,7 +62,8 @@ interface Match {
 
 /**
  * The one judge: the same for a request, its dry run and its replay. It never throws.
- * A rule whose condition is absent in this event does not match; one that cannot be computed blocks.
+ * A rule whose condition is absent in this event does not match; one that cannot be computed blocks. The work of all
+ * rules together is bounded: the rule in which it runs out blocks, those after it are not asked.
  */
 export function decide(snapshot: PolicySnapshot, event: SecurityEvent): Decision {
   return judge(snapshot, event, snapshot.index.candidates(event.type, event.facts));
@@ -74,12 +76,14 @@ export function decideUnindexed(snapshot: PolicySnapshot, event: Judged): Decisi
 
 function judge(snapshot: PolicySnapshot, event: Judged, candidates: readonly Rule[]): Decision {
   const matches: Match[] = [];
+  const meter = createMeter();
   for (const rule of candidates) {
-    const outcome = rule.condition.evaluate(event.facts);
+    const outcome = rule.condition.evaluate(event.facts, meter);
     if (outcome === true) matches.push({ rule, fault: undefined });
     else if (outcome instanceof NoValue && outcome.fault !== undefined) {
       matches.push({ rule, fault: outcome.fault });
     }
+    if (outcome === SPENT) break;
   }
   const deciding = matches.filter((match) => actionOf(match) !== undefined);
   const winner = winnerOf(deciding);
@@ -93,7 +97,10 @@ function judge(snapshot: PolicySnapshot, event: Judged, candidates: readonly Rul
     explanation: {
       matched: matches.map(matchedRule),
       why: whyOf(winner, deciding),
-      allowed: action === "allow" ? [] : snapshot.index.hints(event.type),
+      allowed:
+        action === "allow"
+          ? []
+          : snapshot.index.hints(event.type, winner?.rule.priority ?? Number.POSITIVE_INFINITY),
     },
   };
 }
@@ -140,7 +147,16 @@ function reasonOf(snapshot: PolicySnapshot, event: Judged, winner: Match | undef
   if (winner === undefined) return `no rule matches; the posture "${snapshot.preset}" for ${event.type}`;
   const { rule, fault } = winner;
   if (fault !== undefined) return `rule "${rule.id}" cannot be evaluated: ${fault}`;
-  return rule.reason === "" ? `rule "${rule.id}"` : rule.reason;
+  return rule.reason === "" ? nameOf(rule.id) : rule.reason;
+}
+
+/** What its rule says; empty for a rule without a reason, of which a decision says the name in its place. */
+export function reasonGiven({ rule_id, reason }: Pick<Decision, "rule_id" | "reason">): string {
+  return reason === nameOf(rule_id) ? "" : reason;
+}
+
+function nameOf(ruleId: string): string {
+  return `rule "${ruleId}"`;
 }
 
 function gravest(matches: readonly Match[]): DetectionLevel {

@@ -37,10 +37,38 @@ priority = 20
     "block: rule "profiles.rules.paths" cannot be evaluated: startsWith of what is no text (detection: high)
       decided by   profiles.rules.paths (the only rule that decides)
       matched      profiles.rules.paths (priority 10, detection high): block, because it cannot be evaluated: startsWith of what is no text
-                   profiles.rules.clean (priority 20): rewrite
-      would allow  profiles.rules.paths: mcp.request.arguments.path.startsWith("/home/")
-                   default.declared_tools: event.type == "mcp.tool_call" && mcp.server.pinned"
+                   profiles.rules.clean (priority 20): rewrite"
   `);
+});
+
+test("what would allow is what comes before the rule that decided, and nothing that it beats", () => {
+  const user = `
+[profiles.rules.tools]
+action = "allow"
+match = 'event.type == "mcp.tool_call" && mcp.server.name == "files"'
+[profiles.rules.no-etc]
+action = "block"
+match = 'mcp.tool_call.name == "write"'
+priority = 500
+`;
+  const corp = (priority: number) => `
+[corp.rules.no-tools]
+action = "block"
+match = 'event.type == "mcp.tool_call"'
+priority = ${priority}
+[corp.rules.reads]
+action = "allow"
+match = 'mcp.tool_call.name == "read"'
+priority = -500
+`;
+  const hints = (user: string, corp: string) =>
+    decide(snapshotOf(user, corp), call).explanation.allowed.map(({ rule_id }) => rule_id);
+  expect(hints(user, corp(-10))).toEqual(["corp.rules.reads"]);
+  expect(hints(user, corp(-500))).toEqual([]);
+  // Where nothing of the corporation's stands, the user's own rule allows this.
+  expect(decide(snapshotOf(user), call)).toMatchObject({ action: "allow", rule_id: "profiles.rules.tools" });
+  const other = user.replace('"files"', '"others"');
+  expect(hints(other, "")).toEqual(["profiles.rules.tools"]);
 });
 
 test("nothing of a condition moves the cursor, and a long one is cut", () => {

@@ -25,6 +25,7 @@ export const FAULT_CODES = [
   "too_costly",
   "locked",
   "unknown_rule",
+  "unknown_server",
 ] as const;
 export type FaultCode = (typeof FAULT_CODES)[number];
 
@@ -34,7 +35,7 @@ export interface PolicyFault {
   readonly message: string;
   /** Absent for what did not come from a file. */
   readonly at: Position | undefined;
-  /** The rule or setting it is about, as `profiles.rules.NAME` or `limits.KEY`. */
+  /** The rule or setting it is about, as `profiles.rules.NAME`, `mcp.servers.NAME` or `limits.KEY`. */
   readonly subject: string | undefined;
 }
 

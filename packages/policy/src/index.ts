@@ -1,4 +1,5 @@
 export { type AllowRule, allowRuleFor } from "./allow-rule.ts";
+export { boundLabels, LABEL_PATHS, type LabelPath } from "./bound-labels.ts";
 export { type Condition, type ConditionFault, compileCondition, isCondition } from "./cel/condition.ts";
 export {
   type Decision,
@@ -6,6 +7,7 @@ export {
   decideUnindexed,
   type Explanation,
   type MatchedRule,
+  reasonGiven,
   type Why,
 } from "./decide.ts";
 export { applyEdits, type EditedLayers, type PolicyEdit } from "./edit.ts";
@@ -49,13 +51,24 @@ export {
   labelFields,
 } from "./label.ts";
 export { emptyLayer, joinLayers, type PolicyLayer, parseLayer } from "./layer.ts";
-export { type PatchedText, patchLayerText } from "./layer-text.ts";
+export { type PatchedText, patchLayerText, patchSlices } from "./layer-text.ts";
 export { POLICY_LIMITS } from "./limits.ts";
-export { lintRules } from "./lint.ts";
+export { lintRules, lintSlices } from "./lint.ts";
 export { FINDING_KINDS, type FindingKind, type LintFinding } from "./lint-finding.ts";
+export {
+  MCP_DEFAULT_RULE,
+  type McpPermission,
+  type McpRuleEdit,
+  mcpDefaultIn,
+  mcpDefaultRule,
+  mcpToolIn,
+  mcpToolRule,
+  mcpToolRuleId,
+  mcpToolRulesOf,
+} from "./mcp-rules.ts";
 export { PRESET_NAMES, type PresetName } from "./preset-names.ts";
 export { PRESETS } from "./preset-table.ts";
-export { renderActivePolicy, renderLayer, ruleText } from "./render.ts";
+export { renderActivePolicy, renderLayer, ruleText, serverText } from "./render.ts";
 export { type Replay, type ReplayOptions, replay, type WasDecision } from "./replay.ts";
 export {
   type DecisionAction,
@@ -68,6 +81,18 @@ export {
 } from "./rule.ts";
 export { typesOf } from "./rule-index.ts";
 export { type RuleJson, ruleJson } from "./rule-json.ts";
+export {
+  HIDDEN_VALUE,
+  RESERVED_SERVERS,
+  SERVER_PROTOCOLS,
+  SERVER_TRANSPORTS,
+  type ServerDeclaration,
+  serverKey,
+  USUAL_SERVER,
+  withoutHeaderValues,
+} from "./server-declaration.ts";
+export { SERVER_KEYS, type ServerKey } from "./server-fields.ts";
+export { mergeServers, type ServerInForce, tooManyServers } from "./servers.ts";
 export { type MergedSettings, mergeSettings, type SettingSource } from "./settings.ts";
 export {
   SETTING_KEYS,
@@ -77,4 +102,5 @@ export {
   type SettingValue,
 } from "./settings-table.ts";
 export { compileSnapshot, type Digest, POLICY_VERSION, type PolicySnapshot } from "./snapshot.ts";
+export { standingBlock } from "./standing-block.ts";
 export { ruleThatHangs } from "./unseen.ts";

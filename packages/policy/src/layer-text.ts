@@ -1,8 +1,16 @@
 import { applyEdits, type EditedLayers, type PolicyEdit } from "./edit.ts";
 import type { Checked } from "./fault.ts";
 import { type PolicyLayer, parseLayer } from "./layer.ts";
-import { renderLayer, ruleFields, settingText } from "./render.ts";
+import {
+  renderLayer,
+  ruleFields,
+  serverFields,
+  serverTable,
+  settingText,
+  usualServerFields,
+} from "./render.ts";
 import { RULE_SOURCES, type Rule } from "./rule.ts";
+import { SERVER_TABLE, type ServerDeclaration } from "./server-declaration.ts";
 import { outlineToml, type TomlNode } from "./toml.ts";
 import { TomlPatch } from "./toml-patch.ts";
 
@@ -25,34 +33,66 @@ export function patchLayerText(
   layers: Omit<EditedLayers, "user">,
   edits: readonly PolicyEdit[],
 ): Checked<PatchedText> {
+  return allOf(patchSlices(text, layers, edits));
+}
+
+/** As `patchLayerText`, a step at a time: who has other things to do looks after them in between. */
+export function* patchSlices(
+  text: string,
+  layers: Omit<EditedLayers, "user">,
+  edits: readonly PolicyEdit[],
+): Generator<void, Checked<PatchedText>> {
   const before = parseLayer("user", text);
   if (before.kind === "refused") return before;
+  yield;
   const outline = outlineToml(text);
   if (outline.kind === "refused") return outline;
+  yield;
   const after = applyEdits({ ...layers, user: before.value }, edits);
   if (after.kind === "refused") return after;
-  return provenText(patched(text, outline.value, before.value, after.value), after.value);
+  const candidate = patched(text, outline.value, before.value, after.value);
+  yield;
+  return yield* provenSlices(candidate, after.value);
 }
 
 /** The candidate when it says what is wanted; else a text that does, without the comments of the old one. */
 export function provenText(candidate: string, wanted: PolicyLayer): Checked<PatchedText> {
+  return allOf(provenSlices(candidate, wanted));
+}
+
+function* provenSlices(candidate: string, wanted: PolicyLayer): Generator<void, Checked<PatchedText>> {
   const read = parseLayer("user", candidate);
+  yield;
   if (read.kind === "ok" && isSame(read.value, wanted)) {
     return { kind: "ok", value: { text: candidate, layer: read.value, keptComments: true } };
   }
   const text = renderLayer(wanted);
+  yield;
   const rendered = parseLayer("user", text);
   if (rendered.kind === "refused") return rendered;
   return { kind: "ok", value: { text, layer: rendered.value, keptComments: false } };
 }
 
-/** The order of rules in a file means nothing, and neither does where they stand. */
+function allOf<T>(slices: Generator<void, T>): T {
+  for (;;) {
+    const slice = slices.next();
+    if (slice.done === true) return slice.value;
+  }
+}
+
+/** The order of rules and servers in a file means nothing, and neither does where they stand. */
 function isSame(a: PolicyLayer, b: PolicyLayer): boolean {
   return canonical(a) === canonical(b);
 }
 
 function canonical(layer: PolicyLayer): string {
-  return renderLayer({ ...layer, rules: [...layer.rules].sort((a, b) => (a.id < b.id ? -1 : 1)) });
+  const rules = [...layer.rules].sort((a, b) => (a.id < b.id ? -1 : 1));
+  const servers = new Map(
+    [...layer.servers].sort(byKey).map(([name, server]) => {
+      return [name, { ...server, headers: new Map([...server.headers].sort(byKey)) }];
+    }),
+  );
+  return renderLayer({ ...layer, rules, servers });
 }
 
 function patched(text: string, nodes: readonly TomlNode[], before: PolicyLayer, after: PolicyLayer): string {
@@ -73,7 +113,40 @@ function patched(text: string, nodes: readonly TomlNode[], before: PolicyLayer, 
     rules.delete(rule.id);
   }
   for (const rule of rules.values()) patch.addTable(pathOf(rule), ruleFields(rule));
+  patchServers(patch, before.servers, after.servers);
   return patch.result();
+}
+
+type Servers = PolicyLayer["servers"];
+
+function patchServers(patch: TomlPatch, before: Servers, after: Servers): void {
+  for (const [name, old] of before) {
+    const now = after.get(name);
+    if (now === undefined) patch.remove([...SERVER_TABLE, name]);
+    else patchServer(patch, old, now);
+  }
+  for (const [name, server] of after) {
+    if (!before.has(name)) patch.addTable([...SERVER_TABLE, name], serverTable(server));
+  }
+}
+
+/** As of a rule. A header that is no more goes; the table that held it stays. */
+function patchServer(patch: TomlPatch, before: ServerDeclaration, after: ServerDeclaration): void {
+  const path = [...SERVER_TABLE, after.name];
+  const [old, now] = [serverFields(before), serverFields(after)];
+  const usual = usualServerFields();
+  for (const key of new Set([...old.own.keys(), ...now.own.keys()])) {
+    const value = now.own.get(key) ?? usual.get(key);
+    if (value !== undefined && old.own.get(key) !== now.own.get(key)) patch.set([...path, key], value);
+  }
+  for (const name of old.headers.keys()) if (!now.headers.has(name)) patch.remove([...path, "headers", name]);
+  for (const [name, value] of now.headers) {
+    if (old.headers.get(name) !== value) patch.set([...path, "headers", name], value);
+  }
+}
+
+function byKey([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {
+  return a < b ? -1 : 1;
 }
 
 /** Keys that say the same stay as they are written. One that is back to the usual value says so. */

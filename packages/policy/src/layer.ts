@@ -1,8 +1,12 @@
 import type { Checked, FaultCode, PolicyFault, Position } from "./fault.ts";
 import { POLICY_LIMITS } from "./limits.ts";
 import { suggestion } from "./nearest.ts";
+import { PatternTotal, tooManyPatterns } from "./pattern-total.ts";
 import { RULE_SOURCES, type Rule, type RuleSource, ruleId } from "./rule.ts";
 import { checkRule, type GivenField } from "./rule-fields.ts";
+import { SERVER_TABLE, type ServerDeclaration, serverKey } from "./server-declaration.ts";
+import { checkServer, type GivenServer, givenServer } from "./server-fields.ts";
+import { tooManyServers } from "./servers.ts";
 import {
   checkSetting,
   SETTING_KEYS,
@@ -17,12 +21,20 @@ export interface PolicyLayer {
   readonly source: RuleSource;
   readonly rules: readonly Rule[];
   readonly settings: ReadonlyMap<SettingKey, SettingValue>;
+  /** Tool servers by name, in the order of the file. */
+  readonly servers: ReadonlyMap<string, ServerDeclaration>;
   /** Only of a preset: what happens where no rule matches, by event type. */
   readonly posture: ReadonlyMap<string, string>;
 }
 
 export function emptyLayer(source: RuleSource): PolicyLayer {
-  return Object.freeze({ source, rules: [], settings: new Map(), posture: new Map() });
+  return Object.freeze({
+    source,
+    rules: [],
+    settings: new Map(),
+    servers: new Map(),
+    posture: new Map(),
+  });
 }
 
 /**
@@ -53,6 +65,8 @@ export function joinLayers(layers: readonly [PolicyLayer, ...PolicyLayer[]]): Ch
     const message = `${rules.length} rules, limit ${POLICY_LIMITS.rulesMax}`;
     faults.push({ code: "too_large", message, at: undefined, subject: undefined });
   }
+  const patterns = tooManyPatterns(rules);
+  if (patterns !== undefined) faults.push(patterns);
   if (faults.length > 0) return { kind: "refused", faults: faults.slice(0, POLICY_LIMITS.faultsMax) };
   const settings = new Map(layers.flatMap((layer) => [...layer.settings]));
   return { kind: "ok", value: Object.freeze({ ...layers[0], rules: Object.freeze(rules), settings }) };
@@ -76,6 +90,7 @@ interface GivenRule {
 class LayerReader {
   readonly #faults: PolicyFault[] = [];
   readonly #given = new Map<string, GivenRule>();
+  readonly #servers = new Map<string, GivenServer>();
   readonly #settings = new Map<SettingKey, SettingValue>();
   readonly #posture = new Map<string, string>();
   readonly #tablesRefused = new Set<string>();
@@ -91,16 +106,18 @@ class LayerReader {
     for (const entry of entries) {
       const owner = ruleSourceOf(entry.path);
       if (owner !== undefined) this.#ruleEntry(entry, owner);
+      else if (isServerPath(entry)) this.#serverEntry(entry);
       else if (this.#source === "builtin" && entry.path[0] === "posture") this.#postureEntry(entry);
       else this.#settingEntry(entry);
       if (this.#faults.length >= POLICY_LIMITS.faultsMax) break;
     }
     const rules = this.#rules();
+    const servers = this.#serversChecked();
     if (this.#faults.length > 0) {
       this.#faults.sort(byPlace);
       return { kind: "refused", faults: this.#faults.slice(0, POLICY_LIMITS.faultsMax) };
     }
-    const layer = { source: this.#source, rules, settings: this.#settings, posture: this.#posture };
+    const layer = { source: this.#source, rules, settings: this.#settings, servers, posture: this.#posture };
     return { kind: "ok", value: Object.freeze(layer) };
   }
 
@@ -115,13 +132,67 @@ class LayerReader {
       this.#fault("too_large", text, { line: 1, column: 1 }, undefined);
       return rules;
     }
+    const patterns = new PatternTotal();
     for (const [name, { fields, at }] of this.#given) {
       if (this.#faults.length >= POLICY_LIMITS.faultsMax) break;
       const checked = checkRule(this.#source, name, fields, at);
-      if ("id" in checked) rules.push(checked);
-      else this.#faults.push(...checked);
+      if ("id" in checked) {
+        const fault = patterns.add(checked);
+        rules.push(checked);
+        if (fault === undefined) continue;
+        this.#faults.push(fault);
+        break;
+      }
+      this.#faults.push(...checked);
     }
     return Object.freeze(rules);
+  }
+
+  #serversChecked(): ReadonlyMap<string, ServerDeclaration> {
+    const servers = new Map<string, ServerDeclaration>();
+    for (const [name, given] of this.#servers) {
+      if (this.#faults.length >= POLICY_LIMITS.faultsMax) break;
+      const checked = checkServer(name, given);
+      if ("url" in checked) servers.set(name, checked);
+      else this.#faults.push(...checked);
+    }
+    const fault = tooManyServers(servers, new Map());
+    if (fault !== undefined) this.#faults.push(fault);
+    return servers;
+  }
+
+  #serverEntry(entry: TomlEntry): void {
+    const [name, key, ...deeper] = entry.path.slice(SERVER_TABLE.length);
+    if (this.#isRulesOnly || this.#source === "builtin") {
+      this.#faultOfTable("wrong_source", "a rule file holds rules only", entry, serverKey(name ?? ""));
+    } else if (name === undefined) {
+      if (entry.kind !== "table") this.#unknown(entry);
+    } else if (key === undefined) {
+      if (entry.kind === "table") this.#serverNamed(name, entry.keyAt);
+      else this.#fault("bad_value", "a server is a table", entry.keyAt, entry.path.join("."));
+    } else this.#serverField(this.#serverNamed(name, entry.keyAt), key, deeper, entry);
+  }
+
+  #serverField(
+    given: GivenServer,
+    key: string,
+    [inner, ...deeper]: readonly string[],
+    entry: TomlEntry,
+  ): void {
+    const isHeaders = key === "headers";
+    if (isHeaders && inner !== undefined) {
+      given.headers.set(inner, deeper.length === 0 ? entry : { ...entry, value: undefined });
+    } else if (isHeaders && entry.kind === "table") return;
+    else if (inner === undefined) given.fields.set(key, entry);
+    else if (!given.fields.has(key)) given.fields.set(key, { ...entry, value: undefined });
+  }
+
+  #serverNamed(name: string, at: Position): GivenServer {
+    const known = this.#servers.get(name);
+    if (known !== undefined) return known;
+    const made = givenServer(at);
+    this.#servers.set(name, made);
+    return made;
   }
 
   #ruleEntry(entry: TomlEntry, owner: RuleSource): void {
@@ -174,8 +245,12 @@ class LayerReader {
     const key = entry.path.join(".").slice(0, 120);
     const now = LEGACY_TABLES.get(entry.path[0] ?? "");
     const misnamed = entry.path.slice(0, 2).join(".");
+    const server = meantAsServer(entry);
     if (now !== undefined) {
       this.#faultOfTable("legacy_key", `"${key}" is written as ${now} here`, entry, entry.path[0] ?? "");
+    } else if (server !== undefined) {
+      const text = `no table "${key}"; did you mean "${serverKey(server)}"?`;
+      this.#faultOfTable("unknown_key", text.slice(0, 300), entry, misnamed);
     } else if (this.#isMeantAsRule(entry)) {
       const text = `no table "${key}"; did you mean "${ruleId(this.#source, entry.path[2] ?? "")}"?`;
       this.#faultOfTable("unknown_key", text.slice(0, 300), entry, misnamed);
@@ -205,6 +280,18 @@ class LayerReader {
     this.#tablesRefused.add(table);
     this.#fault(code, message, entry.keyAt, table.slice(0, 120));
   }
+}
+
+/** `[mcp]` and `[mcp.servers]` say nothing by themselves. */
+function isServerPath({ path, kind }: TomlEntry): boolean {
+  if (path.length < SERVER_TABLE.length && kind !== "table") return false;
+  return SERVER_TABLE.every((part, index) => index >= path.length || path[index] === part);
+}
+
+/** The server's name in `[mcp.server.NAME]`, `[mcp_servers.NAME]` and the like; undefined for other tables. */
+function meantAsServer({ path: [first = "", second, third] }: TomlEntry): string | undefined {
+  if (first === "mcp") return third ?? "NAME";
+  return first === "mcpServers" || first === "mcp_servers" ? (second ?? "NAME") : undefined;
 }
 
 /** `limits` and the like. */

@@ -16,6 +16,8 @@ export const FINDING_KINDS = [
   "shadowed",
   /** Both have one priority, decide otherwise, and one matches whatever the other does. */
   "contradicting",
+  /** It and the rules after it were not compared with the others: that was too much work. */
+  "uncompared",
 ] as const;
 export type FindingKind = (typeof FINDING_KINDS)[number];
 

@@ -4,6 +4,7 @@ import {
   type EventType,
   fieldArrival,
   isEventType,
+  toCome,
   typeArrival,
   typesThatMake,
 } from "./event/event-table.ts";
@@ -55,7 +56,8 @@ const NAMES_MAX = 3;
 /** What a rule that sees nothing waits for: `"http.host" comes with the network`. */
 export function awaited({ reads, condition }: Rule): string {
   const names = new Map<string, string>();
-  for (const path of [...reads.values, ...reads.presence]) {
+  const paths = [...reads.values, ...reads.presence];
+  for (const path of paths) {
     const arrival = fieldArrival(path);
     if (arrival !== undefined) names.set(path, arrival);
   }
@@ -64,6 +66,11 @@ export function awaited({ reads, condition }: Rule): string {
       const arrival = typeArrival(type);
       if (arrival !== undefined) names.set(type, arrival);
     }
+  }
+  // Some event has each of them; none that this rule is about has all.
+  for (const path of names.size === 0 ? paths : []) {
+    const row = toCome(path);
+    if (row !== undefined) names.set(path, row.arrival);
   }
   const arrivals = [...new Set(names.values())];
   return arrivals

@@ -1,5 +1,8 @@
-import { canonicalText, childrenOf, type Expression } from "./cel/expression.ts";
-import { type Guard, guardOf, type Key } from "./cel/guard.ts";
+import { childrenOf, type Expression } from "./cel/expression.ts";
+import type { Key } from "./cel/guard.ts";
+import { Implications } from "./implication.ts";
+import { POLICY_LIMITS } from "./limits.ts";
+import { Candidates } from "./lint-candidates.ts";
 import type { LintFinding } from "./lint-finding.ts";
 import { finding, findingsOf } from "./lint-one.ts";
 import { inOrder, isDeciding, type Rule, type RuleAction, stricter } from "./rule.ts";
@@ -11,24 +14,71 @@ import { typesOf } from "./rule-index.ts";
  * so what shadows them is no finding.
  */
 export function lintRules(rules: readonly Rule[]): readonly LintFinding[] {
+  const slices = lintSlices(rules);
+  for (;;) {
+    const slice = slices.next();
+    if (slice.done === true) return slice.value;
+  }
+}
+
+/**
+ * As `lintRules`, a few milliseconds at a time: who has other things to do looks after them in between. What too many
+ * nested conditions leave uncompared is said at the rule where it ends.
+ */
+export function* lintSlices(rules: readonly Rule[]): Generator<void, readonly LintFinding[]> {
   const enabled = rules.filter((rule) => rule.isEnabled).sort(inOrder);
-  const texts = new Texts();
-  const findings = enabled.flatMap((rule) => deadFinding(rule, texts) ?? []);
-  const dead = new Set(findings.map(({ rule_id }) => rule_id));
-  for (const rule of enabled) if (!dead.has(rule.id)) findings.push(...findingsOf(rule));
+  const implications = new Implications();
+  const findings: LintFinding[] = [];
+  const dead = new Set<string>();
+  let yieldedAt = 0;
+  const isSliceOver = () => {
+    const isOver = implications.steps - yieldedAt >= LINT_SLICE_STEPS;
+    if (isOver) yieldedAt = implications.steps;
+    return isOver;
+  };
+  for (const rule of enabled) {
+    implications.steps += STEPS_PER_RULE;
+    if (isSliceOver()) yield;
+    const found = deadFinding(rule, implications);
+    if (found === undefined) continue;
+    findings.push(found);
+    dead.add(rule.id);
+  }
+  for (const rule of enabled) {
+    implications.steps += STEPS_PER_RULE;
+    if (isSliceOver()) yield;
+    if (!dead.has(rule.id)) findings.push(...findingsOf(rule));
+  }
   const alive = enabled.filter((rule) => isDeciding(rule.action) && !dead.has(rule.id));
+  const candidates = new Candidates(alive, implications);
+  yield;
   for (const [rank, rule] of alive.entries()) {
     if (rule.source === "builtin") continue;
-    const other = alive.find(
-      (candidate, place) =>
-        candidate !== rule &&
-        (place < rank || candidate.priority === rule.priority) &&
-        isOverruled(rule, candidate) &&
-        implies(rule.condition.expression, candidate.condition.expression, texts),
-    );
-    if (other !== undefined) findings.push(overruled(rule, other, texts));
+    for (const place of candidates.of(rule)) {
+      const other = alive[place];
+      implications.steps += 1;
+      if (isSliceOver()) yield;
+      if (implications.steps > POLICY_LIMITS.lintStepsMax) return [...findings, uncompared(rule)];
+      if (other === undefined || other === rule) continue;
+      if (place > rank && other.priority !== rule.priority) break;
+      if (!isOverruled(rule, other)) continue;
+      if (!implications.holds(rule.condition.expression, other.condition.expression)) continue;
+      findings.push(overruled(rule, other, implications));
+      break;
+    }
   }
   return findings;
+}
+
+/** About 2 ms. */
+const LINT_SLICE_STEPS = 4_000;
+/** What there is to find out about a rule by itself, in comparisons of two parts. */
+const STEPS_PER_RULE = 50;
+
+function uncompared(rule: Rule): LintFinding {
+  const most = POLICY_LIMITS.lintStepsMax;
+  const text = `and what comes after it was not compared with the other rules: that takes more than ${most} steps`;
+  return finding("uncompared", rule, text);
 }
 
 /** The other one decides wherever both match. */
@@ -42,9 +92,10 @@ function stricterOf(a: RuleAction, b: RuleAction): RuleAction {
   return isDeciding(a) && isDeciding(b) ? stricter(a, b) : a;
 }
 
-function overruled(rule: Rule, other: Rule, texts: Texts): LintFinding {
+function overruled(rule: Rule, other: Rule, implications: Implications): LintFinding {
   const isContradiction = rule.priority === other.priority && rule.action !== other.action;
-  const isSame = texts.of(rule.condition.expression) === texts.of(other.condition.expression);
+  const [own, others] = [rule, other].map(({ condition }) => implications.number(condition.expression));
+  const isSame = own === others;
   const message = isContradiction
     ? `"${rule.id}" (${rule.action}) and "${other.id}" (${other.action}) disagree at priority ${rule.priority}` +
       `${isSame ? " on the same events" : ""}; ${other.action} wins`
@@ -58,16 +109,16 @@ function overruled(rule: Rule, other: Rule, texts: Texts): LintFinding {
   };
 }
 
-function deadFinding(rule: Rule, texts: Texts): LintFinding | undefined {
-  const why = whyDead(rule, texts);
+function deadFinding(rule: Rule, implications: Implications): LintFinding | undefined {
+  const why = whyDead(rule, implications);
   return why === undefined ? undefined : finding("dead", rule, `can never match: ${why}`);
 }
 
-function whyDead(rule: Rule, texts: Texts): string | undefined {
+function whyDead(rule: Rule, implications: Implications): string | undefined {
   const parts = conjuncts(rule.condition.expression);
   if (parts.some((part) => part.kind === "literal" && part.value === false)) return "it is false";
   if (typesOf(rule).length === 0) return "no type of event has all the fields that it reads";
-  const keys = parts.flatMap((part) => texts.guard(part).key ?? []);
+  const keys = parts.flatMap((part) => implications.guard(part).key ?? []);
   for (const [place, key] of keys.entries()) {
     const other = keys.slice(place + 1).find((next) => next.path === key.path && areDisjoint(key, next));
     if (other !== undefined) return `"${key.path}" would have to be two things at once`;
@@ -77,67 +128,6 @@ function whyDead(rule: Rule, texts: Texts): string | undefined {
 
 function conjuncts(expression: Expression): readonly Expression[] {
   return expression.kind === "and" ? childrenOf(expression).flatMap(conjuncts) : [expression];
-}
-
-/** Remembers texts and guards of expressions for one run: every pair of rules asks for them. */
-class Texts {
-  readonly #texts = new Map<Expression, string>();
-  readonly #guards = new Map<Expression, Guard>();
-  readonly #keys = new Map<Expression, Key | null>();
-
-  of(expression: Expression): string {
-    const text = this.#texts.get(expression) ?? canonicalText(expression);
-    this.#texts.set(expression, text);
-    return text;
-  }
-
-  guard(expression: Expression): Guard {
-    const guard = this.#guards.get(expression) ?? guardOf(expression);
-    this.#guards.set(expression, guard);
-    return guard;
-  }
-
-  /** The key of a condition that says nothing but its key. */
-  wholeKey(expression: Expression): Key | null {
-    const known = this.#keys.get(expression);
-    if (known !== undefined) return known;
-    const key = this.#newKey(expression);
-    this.#keys.set(expression, key);
-    return key;
-  }
-
-  #newKey(expression: Expression): Key | null {
-    if (expression.kind !== "binary" && expression.kind !== "call") return null;
-    const { key, types } = this.guard(expression);
-    if (key !== undefined) return key;
-    return types === undefined ? null : { path: "event.type", equal: types, within: new Set() };
-  }
-}
-
-/** True only when every event that makes `narrow` true makes `wide` true. */
-function implies(narrow: Expression, wide: Expression, texts: Texts): boolean {
-  if (wide.kind === "literal") return wide.value === true;
-  if (narrow.kind === wide.kind && texts.of(narrow) === texts.of(wide)) return true;
-  if (narrow.kind === "or") {
-    return implies(narrow.left, wide, texts) && implies(narrow.right, wide, texts);
-  }
-  if (wide.kind === "and") {
-    return implies(narrow, wide.left, texts) && implies(narrow, wide.right, texts);
-  }
-  if (wide.kind === "or" && (implies(narrow, wide.left, texts) || implies(narrow, wide.right, texts)))
-    return true;
-  if (narrow.kind === "and") {
-    return implies(narrow.left, wide, texts) || implies(narrow.right, wide, texts);
-  }
-  if (wide.kind === "has") return texts.guard(narrow).needs.has(wide.path);
-  return isWithin(texts.wholeKey(narrow), texts.wholeKey(wide));
-}
-
-function isWithin(narrow: Key | null, wide: Key | null): boolean {
-  if (narrow === null || wide === null || narrow.path !== wide.path) return false;
-  const covers = (host: string) => [...wide.within].some((domain) => isBelow(host, domain));
-  const allEqual = [...narrow.equal].every((value) => wide.equal.has(value) || covers(value));
-  return allEqual && [...narrow.within].every(covers);
 }
 
 function isBelow(host: string, domain: string): boolean {

@@ -71,6 +71,7 @@ const code = (text: string) => `\`${text}\``;
 
 function meaning(): string[] {
   const kib = (bytes: number) => `${bytes / 1024} KiB`;
+  const steps = (count: number) => count.toLocaleString("en-US");
   return [
     'A field that an event does not have has no value, and neither has what is computed from it: `http.host != "x"` does',
     'not match a DNS query, and `!(http.host == "x")` does not either. `&&` is false when one side is, `||` true when one',
@@ -81,6 +82,11 @@ function meaning(): string[] {
     "",
     "What is there and cannot be computed (text where a number is needed, division by zero) makes the rule block,",
     "whatever its action is. Where both happen in one condition, absence wins.",
+    "",
+    `All rules together take at most ${steps(POLICY_LIMITS.decisionStepsMax)} steps for one event: about one for each character that a pattern`,
+    "looks at, and one for each item of a loop and part of its body. The rule in which they run out blocks, and says so;",
+    `those after it are not asked. One pattern has at most ${POLICY_LIMITS.patternProgramMax} instructions, about one for each character or class`,
+    `that is written, as often as \`{n}\` repeats it; the patterns of one rule have ${steps(POLICY_LIMITS.patternSizeMax)}, those of all your rules ${steps(POLICY_LIMITS.patternSizesMax)}.`,
     "",
     `Bodies and contents are their first ${kib(POLICY_LIMITS.bodyBytesMax)}, lists their first ${POLICY_LIMITS.itemsMax} items; \`truncated\` of the root says that`,
     `something was cut. Other texts over ${kib(POLICY_LIMITS.textBytesMax)}, maps with over ${POLICY_LIMITS.itemsMax} keys and deeper ones than ${POLICY_LIMITS.jsonDepthMax} are refused with`,

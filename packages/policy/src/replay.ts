@@ -1,5 +1,6 @@
 import { Failure } from "@capsem/base";
 import type { Facts } from "./cel/evaluate.ts";
+import { createMeter, SPENT } from "./cel/meter.ts";
 import { HIDDEN, type Outcome } from "./cel/outcome.ts";
 import { type Decision, decide, decideUnindexed } from "./decide.ts";
 import { eventFromJson, fieldsMadeWith, type SecurityEvent } from "./event/event.ts";
@@ -55,8 +56,15 @@ export function replay(
   if (hidden.size === 0) return compared(was, decide(snapshot, event));
   const facts: Facts = new Map<string, Outcome>([...event.facts, ...[...hidden].map(veiled)]);
   const now = decideUnindexed(snapshot, { type: event.type, facts });
+  const spent = now.explanation.matched.find(({ fault }) => fault === SPENT.fault);
+  if (spent !== undefined) {
+    // What is hidden is worked through whatever it was; the act itself may have taken less.
+    return { kind: "undecidable", why: now.reason, fields: [...hidden], rules: [spent.rule_id] };
+  }
+  const meter = createMeter();
   const open = snapshot.rules.filter(
-    (rule) => canChange(rule, now) && hasAllNeeded(rule, facts) && rule.condition.evaluate(facts) === HIDDEN,
+    (rule) =>
+      canChange(rule, now) && hasAllNeeded(rule, facts) && isOpen(rule.condition.evaluate(facts, meter)),
   );
   if (open.length === 0) return compared(was, now);
   const fields = [...hidden].filter((path) => open.some(({ reads }) => reads.values.has(path)));
@@ -89,6 +97,11 @@ function hiddenFields(event: SecurityEvent, { isHidden }: ReplayOptions): Readon
     for (const name of [path, ...fieldsMadeWith(path)]) if (event.facts.has(name)) hidden.add(name);
   }
   return hidden;
+}
+
+/** What is not known, or too much work to know, may be anything. */
+export function isOpen(outcome: Outcome): boolean {
+  return outcome === HIDDEN || outcome === SPENT;
 }
 
 /** Without one of these the condition is absent or false, whatever was hidden. */

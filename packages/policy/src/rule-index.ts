@@ -19,7 +19,7 @@ interface TypeIndex {
   readonly present: readonly (readonly [path: string, ranks: Ranks])[];
   readonly always: Ranks;
   /** The first rules that allow such events, for who was refused. */
-  readonly hints: readonly Hint[];
+  readonly hints: readonly RankedHint[];
 }
 
 export interface Hint {
@@ -27,10 +27,17 @@ export interface Hint {
   readonly match: string;
 }
 
+/** A hint with the priority of its rule. */
+interface RankedHint {
+  readonly hint: Hint;
+  readonly priority: number;
+}
+
 /** Finds the rules that may match an event, without evaluating any. It never leaves one out that would. */
 export interface RuleIndex {
   readonly candidates: (type: EventType, facts: Facts) => readonly Rule[];
-  readonly hints: (type: EventType) => readonly Hint[];
+  /** Of rules that come before `priority`: what decides there is decided by none that comes later. */
+  readonly hints: (type: EventType, priority: number) => readonly Hint[];
 }
 
 /** `rules` in the order of judgement. */
@@ -42,7 +49,10 @@ export function createRuleIndex(rules: readonly Rule[]): RuleIndex {
     byType.set(type, typeIndex(rules, ranks));
   }
   return Object.freeze({
-    hints: (type: EventType) => byType.get(type)?.hints ?? [],
+    hints(type: EventType, priority: number) {
+      const before = byType.get(type)?.hints.filter((each) => each.priority < priority) ?? [];
+      return before.map(({ hint }) => hint);
+    },
     candidates(type: EventType, facts: Facts) {
       const index = byType.get(type);
       return index === undefined ? [] : collect(index, facts).map((rank) => rules[rank] as Rule);
@@ -83,11 +93,11 @@ function typeIndex(rules: readonly Rule[], ranks: Ranks): TypeIndex {
   };
 }
 
-function hintsOf(rules: readonly Rule[]): readonly Hint[] {
+function hintsOf(rules: readonly Rule[]): readonly RankedHint[] {
   const allowing = rules.filter((rule) => rule.action === "allow").slice(0, POLICY_LIMITS.hintsMax);
-  return Object.freeze(
-    allowing.map((rule) => Object.freeze({ rule_id: rule.id, match: rule.condition.source.trim() })),
-  );
+  return allowing.map(({ id, condition, priority }) => {
+    return { hint: Object.freeze({ rule_id: id, match: condition.source.trim() }), priority };
+  });
 }
 
 function push(map: Map<string, Ranks>, key: string, rank: number): void {

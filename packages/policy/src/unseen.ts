@@ -1,4 +1,5 @@
 import type { Facts } from "./cel/evaluate.ts";
+import { createMeter } from "./cel/meter.ts";
 import { HIDDEN, NoValue, type Outcome } from "./cel/outcome.ts";
 import { type Decision, decideUnindexed } from "./decide.ts";
 import { fieldsMadeWith, type SecurityEvent } from "./event/event.ts";
@@ -25,8 +26,10 @@ export function ruleThatHangs(
   ]);
   // By the rules that match whatever was not seen.
   const sure = decideUnindexed(snapshot, { type: event.type, facts });
+  const meter = createMeter();
   const graver = snapshot.rules.find(
-    (rule) => isGraver(rule, sure) && hasAllNeeded(rule, facts) && mayMatch(rule.condition.evaluate(facts)),
+    (rule) =>
+      isGraver(rule, sure) && hasAllNeeded(rule, facts) && mayMatch(rule.condition.evaluate(facts, meter)),
   );
   if (graver !== undefined) return graver.id;
   if (strictness(sure) <= strictness(decision)) return undefined;

@@ -16,12 +16,18 @@ const request = z.strictObject({
 });
 export type Request = z.infer<typeof request>;
 
+/** What is said of a refusal beside its words, and nothing else: the other end may be anybody's. */
+const fact = z.string().max(RPC_LIMITS.factCharactersMax).optional();
+const facts = z.strictObject({ rule_id: fact, ask_id: fact });
+type Facts = z.infer<typeof facts>;
+
 const answer = z.union([
   z.strictObject({
     error: z.strictObject({
       kind: z.string().min(1).max(64),
       message: z.string().max(RPC_LIMITS.errorMessageCharactersMax),
       retryable: z.boolean(),
+      facts: facts.optional(),
     }),
   }),
   z.strictObject({ ok: z.unknown().optional() }),
@@ -59,7 +65,16 @@ export function answerOf(thrown: unknown): Answer {
     return { error: { kind: "internal", message: "Cannot answer call: internal error", retryable: false } };
   }
   const message = thrown.message.slice(0, RPC_LIMITS.errorMessageCharactersMax);
-  return { error: { kind: thrown.kind, message, retryable: thrown.retryable } };
+  const said = factsOf(thrown);
+  const { kind, retryable } = thrown;
+  return { error: { kind, message, retryable, ...(said === null ? {} : { facts: said }) } };
+}
+
+function factsOf({ facts: { rule_id, ask_id } = {} }: Failure): Facts | null {
+  const said: Facts = {};
+  if (typeof rule_id === "string") said.rule_id = rule_id.slice(0, RPC_LIMITS.factCharactersMax);
+  if (typeof ask_id === "string") said.ask_id = ask_id.slice(0, RPC_LIMITS.factCharactersMax);
+  return said.rule_id === undefined && said.ask_id === undefined ? null : said;
 }
 
 function parse<T>(schema: z.ZodType<T>, bytes: Uint8Array, what: string): T {

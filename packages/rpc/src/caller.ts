@@ -60,10 +60,10 @@ async function exchange(
   if (bytes === null) throw new Failure("internal", "the stream ended without an answer");
   const answer = parseAnswer(bytes);
   if ("error" in answer) {
-    const { kind, message: text, retryable } = answer.error;
+    const { kind, message: text, retryable, facts } = answer.error;
     void discardRest(stream);
     stream.end();
-    throw new Failure(kind, text, { retryable });
+    throw new Failure(kind, text, { retryable, ...(facts === undefined ? {} : { facts }) });
   }
   return { result: answer.ok, stream: prefixedStream(stream, reader.rest()) };
 }

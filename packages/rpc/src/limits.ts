@@ -6,6 +6,8 @@ export const RPC_LIMITS = {
   methodBytesMax: 64,
   /** What a failure says to the caller; longer text is cut. */
   errorMessageCharactersMax: 4_096,
+  /** Ids of a rule and of an ask, beside the words of a refusal. */
+  factCharactersMax: 256,
   traceCharactersMax: 256,
   /** setTimeout takes no more; a longer time is no deadline. */
   timeoutMsMax: 2_147_483_647,

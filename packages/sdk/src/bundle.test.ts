@@ -8,8 +8,8 @@ import { expect, test } from "vitest";
 import { startWays } from "./testing/ways.ts";
 
 /** What a page loads, minified, from source. Two thirds are the schema library, which the published build leaves out. */
-const BYTES_MAX = 168_000;
-const GZIP_BYTES_MAX = 50_500;
+const BYTES_MAX = 176_000;
+const GZIP_BYTES_MAX = 52_500;
 
 const source = import.meta.dirname;
 

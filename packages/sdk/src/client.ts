@@ -15,6 +15,7 @@ import { type GatewayOptions, gatewayTransport } from "./gateway.ts";
 import { type Held, hold } from "./hold.ts";
 import { type Ledgers, ledgersOf } from "./ledgers.ts";
 import { NO_TIMEOUT_MS, START_TIMEOUT_MS } from "./limits.ts";
+import { type Mcp, mcpOf } from "./mcp.ts";
 import {
   type CallOptions,
   type Operation,
@@ -67,6 +68,8 @@ export interface Client extends AsyncDisposable {
   /** Calls that a rule holds until a person has answered. */
   readonly asks: Asks;
   readonly credentials: Credentials;
+  /** Tool servers, their tools, and calls of them. */
+  readonly mcp: Mcp;
   /** What was done: the record behind `vm.timeline`, also of VMs that are gone. */
   readonly ledgers: Ledgers;
   /** The VM of an id; nothing is sent. */
@@ -111,6 +114,7 @@ export function createClient(target: GatewayOptions | Transport): Client {
     corp: corpOf(transport),
     asks: asksOf(transport),
     credentials: credentialsOf(transport),
+    mcp: mcpOf(transport),
     ledgers: ledgersOf(transport),
     vm: (id) => createVm(transport, id),
     create: async (request, options) => createdVm(transport, await create(request, options)),

@@ -16,6 +16,8 @@ export interface ErrorObject {
     readonly ask_id?: string;
     /** A rule judges files one by one, so that a whole tree was not taken: the files' own routes do it. */
     readonly needs_files?: boolean;
+    /** `HOST:PORT` that a tool server would have to be granted, where that is what was refused. */
+    readonly grant?: string;
     /** Every fault of a rule, a setting or a file, where that is what was refused. */
     readonly faults?: readonly PolicyFaultInfo[];
   };
@@ -26,6 +28,7 @@ export interface ErrorFacts {
   readonly ruleId?: string;
   readonly askId?: string;
   readonly needsFiles?: boolean;
+  readonly grant?: string;
   readonly faults?: readonly PolicyFaultInfo[];
 }
 
@@ -56,6 +59,8 @@ export class CapsemError extends Failure<ErrorKind> {
   readonly askId: string | undefined;
   /** A tree was refused because a rule judges each file: `vm.files` copies them one by one. */
   readonly needsFiles: boolean;
+  /** `HOST:PORT`: a tool server was refused because its address is private or local, and this is what would allow it. */
+  readonly grant: string | undefined;
   /** Empty where nothing was written that could have any. */
   readonly faults: readonly PolicyFaultInfo[];
 
@@ -74,6 +79,7 @@ export class CapsemError extends Failure<ErrorKind> {
     this.ruleId = options.ruleId;
     this.askId = options.askId;
     this.needsFiles = options.needsFiles ?? false;
+    this.grant = options.grant;
     this.faults = options.faults ?? [];
   }
 
@@ -85,13 +91,14 @@ export class CapsemError extends Failure<ErrorKind> {
 }
 
 /** In the words of the API, as `Failure` carries them; nothing where there are none. */
-function factsOf({ ruleId, askId, needsFiles = false, faults = [] }: ErrorFacts): {
+function factsOf({ ruleId, askId, needsFiles = false, grant, faults = [] }: ErrorFacts): {
   facts?: Record<string, unknown>;
 } {
   const facts = {
     ...(ruleId === undefined ? {} : { rule_id: ruleId }),
     ...(askId === undefined ? {} : { ask_id: askId }),
     ...(needsFiles ? { needs_files: true } : {}),
+    ...(grant === undefined ? {} : { grant }),
     ...(faults.length === 0 ? {} : { faults }),
   };
   return Object.keys(facts).length === 0 ? {} : { facts };
@@ -139,12 +146,13 @@ export function errorOfObject(
 
 /** What is of another shape than ours is not there. */
 function readFacts(object: Readonly<Record<string, unknown>>): ErrorFacts {
-  const { rule_id: ruleId, ask_id: askId, needs_files: needsFiles, faults } = object;
+  const { rule_id: ruleId, ask_id: askId, needs_files: needsFiles, grant, faults } = object;
   const read = Array.isArray(faults) ? faults.slice(0, ERROR_FAULTS_MAX).flatMap(readFault) : [];
   return {
     ...(typeof ruleId === "string" ? { ruleId } : {}),
     ...(typeof askId === "string" ? { askId } : {}),
     ...(needsFiles === true ? { needsFiles } : {}),
+    ...(typeof grant === "string" ? { grant } : {}),
     ...(read.length === 0 ? {} : { faults: read }),
   };
 }

@@ -1,5 +1,5 @@
 import type { AskInfo, ServiceEvent, VmInfo } from "@capsem/api";
-import { type Deferred, defer, ignore, textOf } from "@capsem/base";
+import { type Deferred, defer, textOf } from "@capsem/base";
 import { CapsemError, cancelled, isRecord } from "./error.ts";
 import { EVENT_BYTES_MAX } from "./limits.ts";
 import { whyEnded } from "./lost.ts";
@@ -34,15 +34,17 @@ export async function* followEvents(
   const explain = (again: CallOptions) => operation(transport, "status")({}, again);
   const socket = await openSocket(transport, pathOf("events"), EVENTS_PROTOCOL, explain, options);
   const { signal } = options;
-  const aborted: Deferred<never> = defer();
-  ignore(aborted.promise);
-  const onAbort = () => aborted.reject(cancelled("events", signal?.reason));
-  if (signal?.aborted) onAbort();
+  // Of this message alone: a promise that lasted as long as the stream would keep every message that was ever told.
+  let arrival: Deferred<IteratorResult<Uint8Array>> = defer();
+  const onAbort = () => arrival.reject(cancelled("events", signal?.reason));
   signal?.addEventListener("abort", onAbort, { once: true });
   const messages = socket.receive()[Symbol.asyncIterator]();
   try {
     for (;;) {
-      const next = await Promise.race([messages.next(), aborted.promise]);
+      arrival = defer();
+      if (signal?.aborted) onAbort();
+      messages.next().then(arrival.resolve, arrival.reject);
+      const next = await arrival.promise;
       if (next.done === true) break;
       const event = parseEvent(next.value);
       if (event === null) continue;

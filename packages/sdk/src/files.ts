@@ -57,7 +57,7 @@ export function vmFiles(transport: Transport, id: string): VmFiles {
       answer.cancel();
       throw new CapsemError("internal", "Cannot read file: the answer has no size");
     }
-    return { size, body: withIdleLimit(answer.body, TRANSFER_IDLE_MS, "read") };
+    return { size, body: withIdleLimit(answer, TRANSFER_IDLE_MS, "read") };
   };
   return {
     list: (path, { depth, offset, limit, ...options } = {}) =>

@@ -14,6 +14,7 @@ export type { Job, JobChunk, JobExit, StreamRequest } from "./job.ts";
 export type { JobLine, JobOutput } from "./job-text.ts";
 export type { LedgerExport, LedgerLine, Ledgers } from "./ledgers.ts";
 export type { Listing } from "./listing.ts";
+export type { ApproveRequest, Mcp, McpDefault, McpPermission } from "./mcp.ts";
 export {
   type CallOptions,
   type Operation,

@@ -1,9 +1,9 @@
 import type { StreamClientMessage, StreamServerMessage } from "@capsem/api";
-import { type Deferred, defer, ignore, utf8 } from "@capsem/base";
+import { type Deferred, defer, ignore, utf8, within } from "@capsem/base";
 import { asyncDispose } from "./dispose.ts";
 import { CapsemError, cancelled, errorOfObject } from "./error.ts";
 import { type JobLine, type JobOutput, linesOf, outputOf } from "./job-text.ts";
-import { STDIN_CHUNK_BYTES } from "./limits.ts";
+import { SOCKET_CLOSE_MS, STDIN_CHUNK_BYTES } from "./limits.ts";
 import { lostJob, whyEnded } from "./lost.ts";
 import type { CallOptions } from "./operation.ts";
 import { decodeServerFrame, encodeMessage, encodeStdin } from "./stream-frame.ts";
@@ -243,7 +243,8 @@ export class Job implements AsyncIterable<JobChunk>, PromiseLike<JobExit>, Async
     this.#departure.resolve();
     const close = async () => {
       const socket = await this.#socket;
-      await this.#sending;
+      // What was posted leaves first; stdin that the guest does not read would never do.
+      await within(this.#sending, SOCKET_CLOSE_MS).catch(() => undefined);
       socket.close(NORMAL_CLOSURE);
     };
     ignore(close());

@@ -36,7 +36,7 @@ export function ledgersOf(transport: Transport): Ledgers {
     export: (vmId, options) => {
       async function* bytes(): AsyncGenerator<Uint8Array> {
         const answer = await operation(transport, "ledgerExport")({ params: { vm_id: vmId } }, long(options));
-        yield* withIdleLimit(answer.body, TRANSFER_IDLE_MS, "ledger export");
+        yield* withIdleLimit(answer, TRANSFER_IDLE_MS, "ledger export");
       }
       return { bytes, [Symbol.asyncIterator]: () => parsedLines(bytes()) };
     },

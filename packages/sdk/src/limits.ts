@@ -70,3 +70,7 @@ export const LEDGER_TIMEOUT_MS = 600_000;
 export const REPLAY_TIMEOUT_MS = 300_000;
 /** As much of a body is sent without a look at what has arrived: below the MiB that a service takes of one it refused. */
 export const UNHEARD_BYTES_MAX = 256 * 1024;
+/** A tool's own limit is at most 300 s (settings); the rest is the service's. */
+export const MCP_CALL_TIMEOUT_MS = 310_000;
+/** A server is dialled, greeted and read page by page. */
+export const MCP_LOOK_TIMEOUT_MS = 90_000;

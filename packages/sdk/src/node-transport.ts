@@ -104,14 +104,20 @@ function sendRequest(
       return;
     }
     const request = startRequest(dial, method, path, options);
+    // Without a connection yet, a request that is destroyed says so only when it would have got one.
+    const stop = (error: CapsemError) => {
+      finish();
+      request.destroy(error);
+      reject(error);
+    };
     const late = () =>
-      request.destroy(
+      stop(
         new CapsemError("timeout", `Cannot finish ${doing}: no answer within ${timeoutMs} ms`, {
           outcome: mutates ? "unknown" : "none",
         }),
       );
     let timer = setTimeout(late, timeoutMs);
-    const onAbort = () => request.destroy(cancelled(doing, signal?.reason));
+    const onAbort = () => stop(cancelled(doing, signal?.reason));
     signal?.addEventListener("abort", onAbort, { once: true });
     const finish = () => {
       clearTimeout(timer);
@@ -130,7 +136,7 @@ function sendRequest(
     });
     const progressed = () => {
       clearTimeout(timer);
-      timer = setTimeout(late, timeoutMs);
+      if (!request.destroyed) timer = setTimeout(late, timeoutMs);
     };
     sendBody(request, body, progressed).catch((thrown: unknown) => request.destroy(asError(thrown)));
   });

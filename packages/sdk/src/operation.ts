@@ -1,6 +1,7 @@
 import { ROUTES, type Route, type RouteName } from "@capsem/api/plain";
 import { concat, textOf, utf8 } from "@capsem/base";
 import { CapsemError, errorOfAnswer } from "./error.ts";
+import { withIdleLimit } from "./idle.ts";
 import { ERROR_BYTES_MAX, JSON_BYTES_MAX, NO_TIMEOUT_MS, REQUEST_TIMEOUT_MS } from "./limits.ts";
 import type { ByteSource, RequestOptions, Transport, TransportAnswer } from "./transport.ts";
 
@@ -69,7 +70,8 @@ export function operation<N extends RouteName>(transport: Transport, name: N): O
       route.request === "bytes"
         ? lengthOf(options.bodyBytes)
         : timeLeft(options.timeoutMs ?? REQUEST_TIMEOUT_MS);
-    return await readJson(await open(transport, name, input, options, headers), name);
+    const answer = await open(transport, name, input, options, headers);
+    return await readJson(answer, name, options.timeoutMs ?? REQUEST_TIMEOUT_MS);
   };
   return call as Operation<N>;
 }
@@ -83,18 +85,20 @@ export async function open(
   extra: Readonly<Record<string, string>> = {},
 ): Promise<TransportAnswer> {
   const route: Route = ROUTES[name];
+  const { timeoutMs = REQUEST_TIMEOUT_MS } = options;
   const { headers: own = {}, ...body } = bodyOf(route, input.body);
   const answer = await transport.request(route.method, pathOf(name, input.params), {
     query: queryOf(input.query),
     ...body,
     headers: { ...own, ...extra, ...(options.asks === "later" ? { "x-capsem-asks": "later" } : {}) },
     ...(options.signal === undefined ? {} : { signal: options.signal }),
-    timeoutMs: options.timeoutMs ?? REQUEST_TIMEOUT_MS,
+    timeoutMs,
     mutates: route.mutates,
   });
   if (answer.status >= 200 && answer.status < 300) return answer;
   const { status, headers } = answer;
-  throw errorOfAnswer({ status, headers, mutates: route.mutates }, await readText(answer, ERROR_BYTES_MAX));
+  const text = await readText(answer, name, ERROR_BYTES_MAX, timeoutMs);
+  throw errorOfAnswer({ status, headers, mutates: route.mutates }, text);
 }
 
 /**
@@ -139,8 +143,8 @@ function bodyOf(route: Route, body: unknown): Pick<RequestOptions, "body" | "hea
   }
 }
 
-async function readJson(answer: TransportAnswer, name: RouteName): Promise<unknown> {
-  const text = await readText(answer, JSON_BYTES_MAX);
+async function readJson(answer: TransportAnswer, name: RouteName, idleMs: number): Promise<unknown> {
+  const text = await readText(answer, name, JSON_BYTES_MAX, idleMs);
   try {
     return JSON.parse(text);
   } catch (cause) {
@@ -148,15 +152,20 @@ async function readJson(answer: TransportAnswer, name: RouteName): Promise<unkno
   }
 }
 
-async function readText(answer: TransportAnswer, bytesMax: number): Promise<string> {
+/** An answer that stands still in its midst is one that does not come. */
+async function readText(
+  answer: TransportAnswer,
+  name: RouteName,
+  bytesMax: number,
+  idleMs: number,
+): Promise<string> {
   const parts: Uint8Array[] = [];
   let bytes = 0;
-  for await (const part of answer.body) {
+  const outcome = ROUTES[name].mutates ? "unknown" : "none";
+  for await (const part of withIdleLimit(answer, idleMs, name, outcome)) {
     bytes += part.length;
-    if (bytes > bytesMax) {
-      answer.cancel();
+    if (bytes > bytesMax)
       throw new CapsemError("too_large", `Cannot read answer: it is over ${bytesMax} bytes`);
-    }
     parts.push(part);
   }
   return textOf(concat(parts));

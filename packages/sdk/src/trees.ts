@@ -15,7 +15,7 @@ export function vmTrees(transport: Transport, id: string): VmTrees {
   return {
     read: async (path, options) => {
       const answer = await operation(transport, "treeRead")({ params, query: { path } }, options);
-      return withIdleLimit(answer.body, TRANSFER_IDLE_MS, "tree read");
+      return withIdleLimit(answer, TRANSFER_IDLE_MS, "tree read");
     },
     write: async (path, tar, options) =>
       operation(transport, "treeWrite")(

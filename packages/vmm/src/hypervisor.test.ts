@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -209,4 +209,28 @@ test("restoring and saving are for their kinds alone", async () => {
   await expect(saveState(hypervisor, 1)).rejects.toThrow("only a golden is saved");
   hypervisor.control.write("go\n");
   await hypervisor.ended;
+});
+
+test("a process that may not be signalled any more is no end of ours", async () => {
+  const rejections: unknown[] = [];
+  const onRejection = (thrown: unknown) => rejections.push(thrown);
+  process.on("unhandledRejection", onRejection);
+  try {
+    let child: ChildProcess | undefined;
+    const watched = ((...words: Parameters<typeof spawn>) => {
+      child = spawn(...words);
+      return child;
+    }) as typeof spawn;
+    const hypervisor = await startHypervisor(options(`${SPEAK}; ${UNTIL_TOLD}`, { spawn: watched }));
+    // As Node says it of each signal that the kernel refuses.
+    const refused = () => child?.emit("error", new Error("kill EPERM"));
+    expect(refused).not.toThrow();
+    expect(refused).not.toThrow();
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(rejections).toEqual([]);
+    hypervisor.kill();
+    expect(await hypervisor.ended).toMatchObject({ signal: "SIGKILL" });
+  } finally {
+    process.off("unhandledRejection", onRejection);
+  }
 });

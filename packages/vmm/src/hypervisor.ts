@@ -1,6 +1,6 @@
 import type { ChildProcess, SpawnOptions, spawn } from "node:child_process";
 import { Duplex, type Readable } from "node:stream";
-import { assert, defer, Failure, within } from "@capsem/base";
+import { assert, defer, Failure, ignore, within } from "@capsem/base";
 import { type Accelerator, planCommandLine, type StartKind } from "./command-line.ts";
 import { DESCRIPTOR } from "./device-layout.ts";
 import { type VmmFailureKind, vmmFailure } from "./error.ts";
@@ -80,7 +80,9 @@ export async function startHypervisor(options: HypervisorOptions): Promise<Hyper
   checkDescriptors(options);
   const child = spawnQemu(options);
   const failedSpawn = defer<never>();
-  child.once("error", (cause) => failedSpawn.reject(missing(options, cause)));
+  ignore(failedSpawn.promise);
+  // One that runs may say so too, of each signal that it cannot be sent.
+  child.on("error", (cause) => failedSpawn.reject(missing(options, cause)));
   if (child.pid === undefined) return failedSpawn.promise;
   const hypervisor = adopt(child, child.pid, options);
   try {

@@ -21,9 +21,9 @@ interface Message {
 export interface ControlPort<Out, In> {
   /**
    * Resolves when the message is handed over; order is kept. Throws Failure("bad_message" | "too_large") before
-   * a byte is sent, and what the stream throws.
+   * a byte is sent, and what the stream throws. `amend` may write into the encoded message, right before it is handed over.
    */
-  send(message: Out): Promise<void>;
+  send(message: Out, amend?: (encoded: Uint8Array) => void): Promise<void>;
   /**
    * Every message until the peer's end. A message that breaks the table resets the stream and throws
    * Failure("bad_message" | "too_large" | "truncated" | "unknown_message" | "wrong_direction"). One reader.
@@ -70,11 +70,13 @@ function controlPort<Out, In>(
   const reader = createByteReader(stream);
   return {
     stream,
-    async send(message) {
+    async send(message, amend) {
       const body = encode(message);
       const length = new Uint8Array(4);
       putU32(length, 0, body.length);
-      await stream.write(concat([length, body]));
+      const whole = concat([length, body]);
+      amend?.(whole.subarray(4));
+      await stream.write(whole);
     },
     async *messages() {
       try {

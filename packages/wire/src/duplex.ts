@@ -37,10 +37,10 @@ export function muxTransport(duplex: DuplexLike): Transport {
     write(chunk) {
       if (isClosed || duplex.destroyed || duplex.writableEnded) return true;
       if (!isCorked) {
-        // All frames of one turn leave in one system call.
+        // All frames of one turn leave in one system call, those too that answer what the first ones settled.
         isCorked = true;
         duplex.cork();
-        queueMicrotask(uncork);
+        process.nextTick(uncork);
       }
       // After a false of its own the stream says "drain" when it is empty: it is never later than ours.
       return duplex.write(chunk) || duplex.writableLength < WAITING_BYTES_MAX;

@@ -1,3 +1,4 @@
+export { UNSTAMPED_US, writeAgentUs } from "./agent-time.ts";
 export { type ByteReader, createByteReader } from "./byte-reader.ts";
 export {
   type ControlPort,
@@ -50,12 +51,30 @@ export {
   type WireIdentity,
 } from "./lane-hello.ts";
 export { WIRE_LIMITS } from "./limits.ts";
+export {
+  encodeMcpEnd,
+  encodeMcpMessage,
+  MCP_FRAME_FLAGS,
+  MCP_FRAME_MAGIC,
+  MCP_FRAME_PREFIX_BYTES,
+  MCP_FRAME_VERSION,
+  McpFrameFault,
+  type McpFrameHeader,
+  type McpMessage,
+  type McpMessageHead,
+  readMcpFrameHeader,
+} from "./mcp-frame.ts";
+export { MCP_FRAME_LIMITS } from "./mcp-frame-limits.ts";
+export { McpFrameReader } from "./mcp-frame-reader.ts";
 export { createMemoryLink, type LinkEnd, type LinkOptions } from "./memory-link.ts";
 export * from "./message-table.ts";
+export { encodeMetaLine, type MetaLine, parseMetaLine } from "./meta-line.ts";
 export { decodeMessagePack, encodeMessagePack } from "./msgpack.ts";
 export { createMux } from "./mux.ts";
 export { LANES, type LaneName, PORTS, type PortName } from "./port-table.ts";
 export { prefixedStream } from "./prefixed-stream.ts";
+export { cleanProcessName } from "./process-name.ts";
 export { TABLE_HASH } from "./table-hash.ts";
+export { TRAFFIC_KIND_BYTES, type TrafficKind, trafficKindOf } from "./traffic-kind.ts";
 export type { Borrower, Mux, MuxEnd, MuxOptions, MuxStream, ResetCode, Role, Transport } from "./types.ts";
 export { WIRE_IDENTITY } from "./wire-identity.ts";

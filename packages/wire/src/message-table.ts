@@ -4,6 +4,7 @@
  * Numbers are never reused; those of later messages are reserved below.
  */
 import * as z from "zod";
+import { MARKER_BYTES } from "./lane-hello.ts";
 import { WIRE_LIMITS } from "./limits.ts";
 
 const requestId = z.string().min(1).max(64);
@@ -11,6 +12,10 @@ const jobId = z.string().regex(/^[a-z0-9_]{1,64}$/);
 const path = z.string().min(1).max(WIRE_LIMITS.pathBytesMax);
 const count = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 const bytes = z.custom<Uint8Array>((value) => value instanceof Uint8Array, "bytes");
+const marker = z.custom<Uint8Array>(
+  (value) => value instanceof Uint8Array && value.length === MARKER_BYTES,
+  `${MARKER_BYTES} bytes`,
+);
 /** Milliseconds since 1970 with a fraction: a double keeps microseconds until 2255. */
 const clockMs = z.number().positive();
 const envEntries = z.array(z.string().max(WIRE_LIMITS.envEntryBytesMax)).max(4096);
@@ -153,6 +158,18 @@ export const HOST_MESSAGES = {
    */
   prepare_snapshot: { number: 20, schema: z.strictObject({ id: requestId, unmount: z.boolean() }) },
   thaw: { number: 21, schema: z.strictObject({ id: requestId }) },
+  /**
+   * The traffic lane starts, or starts again, as this generation: its relay drops what it had and writes the marker.
+   * Answered by `ack` when the relay has been told; the host waits for its hello by then.
+   */
+  reopen_traffic: {
+    number: 22,
+    schema: z.strictObject({
+      id: requestId,
+      marker,
+      lane_generation: z.number().int().min(1).max(0xffff_ffff),
+    }),
+  },
   /** Kill the workload, sync, unmount, answer `ack`, power off. Never replayed. */
   shutdown: { number: 23, schema: z.strictObject({ id: requestId }) },
 } as const;
@@ -182,7 +199,7 @@ export const GUEST_MESSAGES = {
       out_of_memory: z.strictObject({ limit_bytes: count, peak_bytes: count }).optional(),
       stdout_bytes: count,
       stderr_bytes: count,
-      /** The agent's own clock from reading `job_start` to writing this. */
+      /** The agent's own clock from reading `job_start` to writing this. Last, so that it can be written last. */
       agent_us: count,
     }),
   },
@@ -213,7 +230,6 @@ export const GUEST_MESSAGES = {
 export const RESERVED_NUMBERS: Readonly<Record<number, string>> = {
   3: "boot_file",
   19: "tree_remove",
-  22: "reopen_traffic",
   24: "publish",
   64: "hello (a frame, not a message)",
   71: "file_changed",

@@ -92,3 +92,21 @@ test("a cycle cannot be encoded", () => {
   cycle.self = cycle;
   expect(() => encodeMessagePack(cycle)).toThrow(Bug);
 });
+
+test("a message stays as it was when others are encoded after it, whatever their size", () => {
+  const values = [
+    { a: 1 },
+    { body: "x".repeat(4_000) },
+    { body: "y".repeat(5_000) },
+    { body: "z".repeat(100_000) },
+  ];
+  const encoded = [...values, ...values].map((value) => encodeMessagePack(value));
+  expect(encoded.map((bytes) => decodeMessagePack(bytes))).toEqual([...values, ...values]);
+});
+
+test("a value that cannot be encoded or decoded leaves nothing behind for the next", () => {
+  const good = { list: [1, { deep: "text" }], bytes: Uint8Array.of(1, 2) };
+  expect(() => encodeMessagePack({ before: "written", bad: new Map() })).toThrow(Bug);
+  expect(() => decodeMessagePack(bytesOf("81 a9 5f 5f 70 72 6f 74 6f 5f 5f 01"))).toThrow(Failure);
+  expect(decodeMessagePack(encodeMessagePack(good))).toEqual(good);
+});

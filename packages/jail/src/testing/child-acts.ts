@@ -1,6 +1,8 @@
 // What the sealed child can be told to do: what must fail there, and what Node must still be able to do.
 import { execFileSync, spawn } from "node:child_process";
 import { randomBytes, scrypt } from "node:crypto";
+import { createSocket } from "node:dgram";
+import { lookup } from "node:dns/promises";
 import {
   closeSync,
   fsyncSync,
@@ -57,6 +59,22 @@ const FORBIDDEN: Readonly<Record<string, ChildAct>> = {
   memfd: () => native().closeDescriptor(native().memfdCreate("x", 1)),
 };
 
+/** Ways out for a process that may dial. */
+const WAYS_OUT: Readonly<Record<string, ChildAct>> = {
+  "send a datagram": () =>
+    new Promise<string>((resolve) => {
+      const socket = createSocket("udp4");
+      const end = (error: NodeJS.ErrnoException | null) => {
+        socket.close();
+        resolve(error?.code ?? "");
+      };
+      socket.once("error", end);
+      socket.send("x", Number(process.env.TCP_PORT), "127.0.0.1", end);
+    }),
+  "resolve a name": async () => void (await lookup("localhost")),
+};
+export const WAY_OUT_NAMES = Object.keys(WAYS_OUT);
+
 /** Node's own abilities. Each throws when it cannot, and returns nothing when it can. */
 const NEEDED: Readonly<Record<string, ChildAct>> = {
   timers: () => new Promise((done) => setTimeout(done, 2)),
@@ -99,6 +117,11 @@ const NEEDED: Readonly<Record<string, ChildAct>> = {
       });
       socket.write("echo");
     }),
+  "granted elsewhere": async () => {
+    const { fds } = await native().receiveDescriptorsLater(Number(process.env.OTHER_GRANTS_FD), 1);
+    for (const fd of fds) native().closeDescriptor(fd);
+    return fds.length === 1 ? undefined : "no descriptor came";
+  },
   "granted socket": async () => {
     const { fds } = await native().receiveDescriptorsLater(Number(process.env.GRANTS_FD), 1);
     const [fd] = fds;
@@ -165,6 +188,7 @@ function tend(folder: string): string | undefined {
 
 export const ACTS: Readonly<Record<string, ChildAct>> = {
   ...FORBIDDEN,
+  ...WAYS_OUT,
   ...NEEDED,
   ...Object.fromEntries(NATIVE_ACTS.map((act) => [`native ${act}`, () => native().attempt(act)])),
 };

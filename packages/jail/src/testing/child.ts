@@ -12,7 +12,7 @@ const root = resolve(import.meta.dirname, "../../../..");
 export const addonPath = join(root, "dist", "native.node");
 
 export interface ChildOptions {
-  readonly profile: "owner" | "gateway" | "ledger";
+  readonly profile: "owner" | "gateway" | "ledger" | "proxy" | "aggregator" | "builtin" | "egress";
   readonly when: "free" | "sealed" | "tried";
   readonly acts: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
@@ -70,6 +70,7 @@ function childLaunch(bundle: string, options: ChildOptions): Launch {
     keepFds: (options.descriptors ?? []).map((_, index) => index + 3),
     landlock: options.landlock ?? "require",
     netNamespace: options.netNamespace ?? "off",
+    ...(options.profile === "egress" ? { mayDial: true as const } : {}),
     env: { ...NODE_ENVIRONMENT, ...options.env },
     ...(isRoot ? { asRoot: true, capabilities: ["kill"] as const } : {}),
   };

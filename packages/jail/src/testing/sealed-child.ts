@@ -5,13 +5,16 @@
  */
 import { writeSync } from "node:fs";
 import { native } from "@capsem/native";
+import { EGRESS_PROFILE } from "../profile-egress.ts";
 import { GATEWAY_PROFILE } from "../profile-gateway.ts";
 import { LEDGER_PROFILE } from "../profile-ledger.ts";
 import { OWNER_PROFILE } from "../profile-owner.ts";
+import { AGGREGATOR_PROFILE, BUILTIN_PROFILE, PROXY_PROFILE } from "../profile-worker.ts";
 import { prepareSeal } from "../seal.ts";
 import { ACTS, CHILD_FILE_BYTES_MAX } from "./child-acts.ts";
 
-const PROFILES = [OWNER_PROFILE, GATEWAY_PROFILE, LEDGER_PROFILE];
+const WORKERS = [PROXY_PROFILE, AGGREGATOR_PROFILE, BUILTIN_PROFILE];
+const PROFILES = [OWNER_PROFILE, GATEWAY_PROFILE, LEDGER_PROFILE, ...WORKERS, EGRESS_PROFILE];
 const [profileName = "", when = "", ...acts] = process.argv.slice(2);
 
 async function main(): Promise<void> {
@@ -19,7 +22,7 @@ async function main(): Promise<void> {
   if (profile === undefined) throw new Error(`unknown profile ${profileName}`);
   const ends: Record<string, string> = {};
   if (when !== "free") {
-    const { HYPERVISOR_PID: pid, CONTROL_SOCKET: controlSocket } = process.env;
+    const { HYPERVISOR_PID: pid, CONTROL_SOCKET: controlSocket, GRANTS_FD: grantsSocket } = process.env;
     const report = await prepareSeal(profile, {
       native: native(),
       arch: process.arch,
@@ -30,6 +33,7 @@ async function main(): Promise<void> {
     }).close({
       ...(pid === undefined ? {} : { hypervisorPid: Number(pid) }),
       ...(controlSocket === undefined ? {} : { controlSocket: Number(controlSocket) }),
+      ...(grantsSocket === undefined ? {} : { grantsSocket: Number(grantsSocket) }),
     });
     ends.notes = report.notes.join("; ");
     ends.missing = report.missing.join("; ");

@@ -6,8 +6,9 @@ import { POLICY_LIMITS } from "../limits.ts";
 import { suggestion } from "../nearest.ts";
 import { checkCost } from "./cost.ts";
 import { evaluatorOf, type Facts } from "./evaluate.ts";
-import { childrenOf, type Expression } from "./expression.ts";
-import type { Outcome } from "./outcome.ts";
+import { childrenOf, type Expression, partsOf } from "./expression.ts";
+import { createMeter, isOver, isSpent, type Meter, PART_STEPS, SPENT } from "./meter.ts";
+import { NoValue, type Outcome } from "./outcome.ts";
 import { parseExpression } from "./parse.ts";
 import { ExpressionProblem } from "./problem.ts";
 import { resolve } from "./resolve.ts";
@@ -18,7 +19,10 @@ export interface Condition {
   readonly expression: Expression;
   /** Steps in the worst event that the bounds admit. */
   readonly cost: number;
-  readonly evaluate: (facts: Facts) => Outcome;
+  /** Of its patterns together, in about instructions. */
+  readonly patternSize: number;
+  /** Takes its work from the meter of the decision that it is a part of: SPENT where too little is left. */
+  readonly evaluate: (facts: Facts, meter?: Meter) => Outcome;
 }
 
 export interface ConditionFault {
@@ -28,8 +32,26 @@ export interface ConditionFault {
   readonly offset: number;
 }
 
+/**
+ * What was compiled last, by its text: a change of one rule reads all of them again. A condition never changes, so it may
+ * stand in several snapshots.
+ */
+const COMPILED = new Map<string, Condition>();
+
 /** Compiles a rule's `match`. The first thing wrong with it is returned. */
 export function compileCondition(source: string): Condition | ConditionFault {
+  const known = COMPILED.get(source);
+  COMPILED.delete(source);
+  const compiled = known ?? compileText(source);
+  if (isCondition(compiled)) {
+    COMPILED.set(source, compiled);
+    const [oldest] = COMPILED.keys();
+    if (COMPILED.size > POLICY_LIMITS.compiledMax && oldest !== undefined) COMPILED.delete(oldest);
+  }
+  return compiled;
+}
+
+function compileText(source: string): Condition | ConditionFault {
   try {
     if (source.length > POLICY_LIMITS.expressionCharsMax) {
       const text = `it is longer than ${POLICY_LIMITS.expressionCharsMax} characters`;
@@ -37,15 +59,47 @@ export function compileCondition(source: string): Condition | ConditionFault {
     }
     const { tree, check } = parseExpression(source);
     const expression = resolve(tree);
+    const patternSize = compilePatterns(expression);
     check();
     checkLiterals(expression);
     const cost = checkCost(expression);
-    const evaluate = evaluatorOf(expression);
-    return Object.freeze({ source, expression, cost, evaluate: (facts: Facts) => evaluate(facts, []) });
+    return Object.freeze({ source, expression, cost, patternSize, evaluate: meteredOf(expression) });
   } catch (error) {
     if (!(error instanceof ExpressionProblem)) throw error;
     return { code: error.code, message: error.message, offset: Math.min(error.offset, source.length) };
   }
+}
+
+/** What has no value once the work has run out may have had one: absence is no excuse then. */
+function meteredOf(expression: Expression): Condition["evaluate"] {
+  const evaluate = evaluatorOf(expression);
+  const steps = partsOf(expression) * PART_STEPS;
+  return (facts, meter = createMeter()) => {
+    if (isOver(meter, steps)) return SPENT;
+    const outcome = evaluate(facts, { locals: [], meter });
+    return outcome instanceof NoValue && isSpent(meter) ? SPENT : outcome;
+  };
+}
+
+/** All of them, once their sizes are known to be in the bounds. Gives their size together. */
+function compilePatterns(expression: Expression): number {
+  const calls = callsIn(expression).flatMap(({ prepared: { pattern }, at }) => {
+    return pattern === undefined ? [] : [{ pattern, at }];
+  });
+  let size = 0;
+  for (const { pattern, at } of calls) {
+    size += pattern.size;
+    if (size <= POLICY_LIMITS.patternSizeMax) continue;
+    const text = `its patterns have about ${size} instructions together, limit ${POLICY_LIMITS.patternSizeMax}`;
+    throw new ExpressionProblem("too_large", text, at);
+  }
+  for (const { pattern } of calls) pattern.compile();
+  return size;
+}
+
+function callsIn(expression: Expression): Extract<Expression, { kind: "call" }>[] {
+  const inner = childrenOf(expression).flatMap(callsIn);
+  return expression.kind === "call" ? [expression, ...inner] : inner;
 }
 
 export function isCondition(compiled: Condition | ConditionFault): compiled is Condition {

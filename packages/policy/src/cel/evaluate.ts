@@ -1,12 +1,16 @@
 import { type CelValue, equal, isList, isMap, isNumeric } from "../event/value.ts";
-import type { BinaryOperator, Expression } from "./expression.ts";
+import { type BinaryOperator, type Expression, partsOf } from "./expression.ts";
+import { isOver, type Meter, PART_STEPS, SPENT, stepsAmong, stepsOf } from "./meter.ts";
 import { ABSENT, logical, NoValue, negation, notBool, noValueOf, type Outcome } from "./outcome.ts";
 
 /** Fields by path, with `true` at the names above them, as a SecurityEvent has them; in a replay some are HIDDEN. */
 export type Facts = ReadonlyMap<string, Outcome>;
-/** Values of the loop variables, by slot. */
-export type Locals = CelValue[];
-export type Evaluate = (facts: Facts, locals: Locals) => Outcome;
+/** One evaluation: the values of the loop variables by slot, and what is left of the work it may take. */
+export interface Run {
+  readonly locals: CelValue[];
+  readonly meter: Meter;
+}
+export type Evaluate = (facts: Facts, run: Run) => Outcome;
 
 /** Makes the function that evaluates an expression. It never throws and never changes the facts. */
 export function evaluatorOf(expression: Expression): Evaluate {
@@ -21,7 +25,7 @@ export function evaluatorOf(expression: Expression): Evaluate {
     }
     case "local": {
       const { slot } = expression;
-      return (_, locals) => locals[slot] ?? null;
+      return (_, { locals }) => locals[slot] ?? null;
     }
     case "has": {
       const { path } = expression;
@@ -29,7 +33,7 @@ export function evaluatorOf(expression: Expression): Evaluate {
     }
     case "not": {
       const of = evaluatorOf(expression.of);
-      return (facts, locals) => negation(of(facts, locals));
+      return (facts, run) => negation(of(facts, run));
     }
     case "and":
     case "or":
@@ -47,16 +51,16 @@ export function evaluatorOf(expression: Expression): Evaluate {
     case "list":
       return strict(expression.items, (values) => [...values]);
     case "call":
-      return strict(expression.args, expression.prepared.apply);
+      return callOf(expression);
     case "choose": {
       const [test, whenTrue, whenFalse] = [expression.test, expression.whenTrue, expression.whenFalse].map(
         evaluatorOf,
       );
-      return (facts, locals) => {
-        const outcome = test?.(facts, locals) ?? ABSENT;
+      return (facts, run) => {
+        const outcome = test?.(facts, run) ?? ABSENT;
         if (outcome instanceof NoValue) return outcome;
         if (typeof outcome !== "boolean") return notBool;
-        return (outcome ? whenTrue : whenFalse)?.(facts, locals) ?? ABSENT;
+        return (outcome ? whenTrue : whenFalse)?.(facts, run) ?? ABSENT;
       };
     }
     case "loop":
@@ -66,31 +70,45 @@ export function evaluatorOf(expression: Expression): Evaluate {
 
 function logicalOf(decisive: boolean, left: Expression, right: Expression): Evaluate {
   const [first, second] = [evaluatorOf(left), evaluatorOf(right)];
-  return (facts, locals) => {
-    const outcome = first(facts, locals);
-    return outcome === decisive ? decisive : logical(decisive, outcome, second(facts, locals));
+  return (facts, run) => {
+    const outcome = first(facts, run);
+    return outcome === decisive ? decisive : logical(decisive, outcome, second(facts, run));
   };
 }
 
 /** All operands are needed: one without a value leaves the whole without one. */
-function strict(operands: readonly Expression[], apply: (values: readonly CelValue[]) => Outcome): Evaluate {
+function strict(
+  operands: readonly Expression[],
+  apply: (values: readonly CelValue[], meter: Meter) => Outcome,
+): Evaluate {
   const inner = operands.map(evaluatorOf);
-  return (facts, locals) => {
+  return (facts, run) => {
     let none: NoValue | undefined;
     const values: CelValue[] = [];
     for (const evaluate of inner) {
-      const outcome = evaluate(facts, locals);
+      const outcome = evaluate(facts, run);
       if (outcome instanceof NoValue) none = noValueOf(none ?? true, outcome);
       else values.push(outcome);
     }
-    return none ?? apply(values);
+    return none ?? apply(values, run.meter);
   };
+}
+
+function callOf({ args, prepared }: Extract<Expression, { kind: "call" }>): Evaluate {
+  const { apply, costPerKib } = prepared;
+  const stepsFor = prepared.stepsFor ?? ((values: readonly CelValue[]) => stepsPerKib(values[0], costPerKib));
+  return strict(args, (values, meter) => (isOver(meter, stepsFor(values)) ? SPENT : apply(values, meter)));
+}
+
+/** A step of the compiler's estimate is two of the meter's. */
+function stepsPerKib(value: CelValue | undefined, costPerKib: number): number {
+  return typeof value === "string" ? (value.length * costPerKib) / 512 : 0;
 }
 
 function hasMemberOf(of: Expression, key: string): Evaluate {
   const target = evaluatorOf(of);
-  return (facts, locals) => {
-    const outcome = target(facts, locals);
+  return (facts, run) => {
+    const outcome = target(facts, run);
     if (outcome === ABSENT) return false;
     if (outcome instanceof NoValue) return outcome;
     return isMap(outcome) && outcome.has(key);
@@ -108,11 +126,12 @@ function memberOf(of: CelValue, key: CelValue): Outcome {
 function binaryOf(operator: BinaryOperator, leftSide: Expression, rightSide: Expression): Evaluate {
   const apply = operation(operator);
   const [left, right] = [evaluatorOf(leftSide), evaluatorOf(rightSide)];
-  return (facts, locals) => {
-    const a = left(facts, locals);
-    const b = right(facts, locals);
+  return (facts, run) => {
+    const a = left(facts, run);
+    const b = right(facts, run);
     if (a instanceof NoValue || b instanceof NoValue) return noValueOf(a, b) ?? ABSENT;
-    return apply(a, b);
+    const steps = operator === "in" ? stepsAmong(a, b) : stepsOf(a) + stepsOf(b);
+    return isOver(run.meter, steps) ? SPENT : apply(a, b);
   };
 }
 
@@ -204,23 +223,25 @@ function double(operator: string, a: number, b: number): Outcome {
 function loopOf(loop: Extract<Expression, { kind: "loop" }>): Evaluate {
   const range = evaluatorOf(loop.range);
   const body = evaluatorOf(loop.body);
-  const run =
+  const steps = (1 + partsOf(loop.body)) * PART_STEPS;
+  const over =
     loop.form === "all" || loop.form === "exists" ? quantify(loop.form === "exists") : collect(loop.form);
-  return (facts, locals) => {
-    const outcome = range(facts, locals);
+  return (facts, run) => {
+    const outcome = range(facts, run);
     if (outcome instanceof NoValue) return outcome;
     const items = isList(outcome) ? outcome : isMap(outcome) ? [...outcome.keys()] : undefined;
     if (items === undefined) return new NoValue("a loop over what is no list or map");
-    return run(items, (item) => {
-      locals[loop.slot] = item;
-      return body(facts, locals);
+    return over(items, (item) => {
+      if (isOver(run.meter, steps)) return SPENT;
+      run.locals[loop.slot] = item;
+      return body(facts, run);
     });
   };
 }
 
-type Run = (items: readonly CelValue[], test: (item: CelValue) => Outcome) => Outcome;
+type Over = (items: readonly CelValue[], test: (item: CelValue) => Outcome) => Outcome;
 
-function quantify(decisive: boolean): Run {
+function quantify(decisive: boolean): Over {
   return (items, test) => {
     let outcome: Outcome = !decisive;
     for (const item of items) {
@@ -232,7 +253,7 @@ function quantify(decisive: boolean): Run {
 }
 
 /** An item without a value leaves the whole loop without one; ABSENT before a fault, as everywhere. */
-function collect(form: "exists_one" | "filter" | "map"): Run {
+function collect(form: "exists_one" | "filter" | "map"): Over {
   return (items, test) => {
     const kept: CelValue[] = [];
     let none: NoValue | undefined;

@@ -1,4 +1,5 @@
 import type { CelValue } from "../event/value.ts";
+import type { Meter } from "./meter.ts";
 import type { Outcome } from "./outcome.ts";
 
 /** `<`, `==` and so on, as written. */
@@ -51,9 +52,20 @@ export type Expression = { readonly at: number } & (
 
 /** A function with its constant arguments worked in. It gets values only; absence and faults never reach it. */
 export interface Prepared {
-  readonly apply: (values: readonly CelValue[]) => Outcome;
+  readonly apply: (values: readonly CelValue[], meter: Meter) => Outcome;
   /** Steps for each KiB of text that goes in. */
   readonly costPerKib: number;
+  /** Steps of the meter for one call with these values, where they are not those for each KiB. */
+  readonly stepsFor?: (values: readonly CelValue[]) => number;
+  readonly pattern?: PreparedPattern;
+}
+
+/** A pattern that is compiled when the expression as a whole is known to be within its bounds. */
+export interface PreparedPattern {
+  /** Before anything compiles it, in about instructions. */
+  readonly size: number;
+  /** Throws an ExpressionProblem for what is no pattern. */
+  readonly compile: () => void;
 }
 
 /** The expressions directly inside one. */
@@ -83,6 +95,11 @@ export function childrenOf(expression: Expression): readonly Expression[] {
     case "loop":
       return [expression.range, expression.body];
   }
+}
+
+/** How many expressions there are, with all inside. */
+export function partsOf(expression: Expression): number {
+  return childrenOf(expression).reduce((sum, child) => sum + partsOf(child), 1);
 }
 
 /** The same meaning gives the same text, whatever its spaces, quotes and positions were. */

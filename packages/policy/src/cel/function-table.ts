@@ -1,3 +1,4 @@
+import { assert } from "@capsem/base";
 import { fieldRow } from "../event/field-table.ts";
 import {
   canonicalHost,
@@ -11,8 +12,10 @@ import { type CelValue, isList, isMap } from "../event/value.ts";
 import { isTainted, TAINT_LEVELS, type TaintLevel } from "../label.ts";
 import { POLICY_LIMITS } from "../limits.ts";
 import type { Expression, Prepared } from "./expression.ts";
+import { SPENT } from "./meter.ts";
 import { NoValue, type Outcome } from "./outcome.ts";
-import { compilePattern } from "./pattern.ts";
+import { compilePattern, type Pattern } from "./pattern.ts";
+import { patternSize } from "./pattern-size.ts";
 import { ExpressionProblem } from "./problem.ts";
 
 /** A function of the rule language. */
@@ -28,16 +31,25 @@ export interface FunctionRow {
 const text = (value: CelValue | undefined): string | undefined =>
   typeof value === "string" ? value : undefined;
 
-function onTexts(name: string, apply: (a: string, b: string) => CelValue): FunctionRow["prepare"] {
+function onTexts(
+  name: string,
+  apply: (a: string, b: string) => CelValue,
+  stepsFor: (a: string, b: string) => number = (a, b) => (a.length + b.length) / CHARS_PER_STEP,
+): FunctionRow["prepare"] {
   const fault = new NoValue(`${name} of what is no text`);
   return () => ({
     costPerKib: 4,
+    stepsFor: ([first, second]) => stepsFor(text(first) ?? "", text(second) ?? ""),
     apply: ([first, second]) => {
       const [a, b] = [text(first), text(second)];
       return a === undefined || b === undefined ? fault : apply(a, b);
     },
   });
 }
+
+const CHARS_PER_STEP = 64;
+/** Of a text that begins everywhere in the other one and never ends there, each place is looked at to its end. */
+const stepsToFind = (a: string, b: string) => (a.length * (1 + b.length)) / CHARS_PER_STEP;
 
 /** The texts of a constant: one, or a list of them. */
 function constants(name: string, argument: Expression | undefined): readonly { text: string; at: number }[] {
@@ -62,10 +74,17 @@ function constants(name: string, argument: Expression | undefined): readonly { t
 }
 
 /** Fields that hold hosts are in their one spelling already; any other text is brought to it, or is no host. */
-function hostReader(argument: Expression | undefined): (value: string) => string | null {
+function hostReader(argument: Expression | undefined): {
+  readonly hostIn: (value: string) => string | null;
+  readonly steps: number;
+} {
   const kind = argument?.kind === "field" ? fieldRow(argument.path)?.kind : undefined;
-  return kind === "host" || kind === "ip" ? (value) => value : canonicalHost;
+  if (kind === "host" || kind === "ip") return { hostIn: (value) => value, steps: 1 };
+  // A text that is no plain name goes through the parser of URLs.
+  return { hostIn: canonicalHost, steps: 1_000 };
 }
+
+const STEPS_PER_HOST = 4;
 
 /** `apply` gets the host that the first argument names, and what was made of the constants of the second. */
 function onHost<T>(
@@ -82,9 +101,10 @@ function onHost<T>(
       }
       return parsed;
     });
-    const hostIn = hostReader(args[0]);
+    const { hostIn, steps } = hostReader(args[0]);
     return {
       costPerKib: 4 + items.length,
+      stepsFor: () => steps + items.length * STEPS_PER_HOST,
       apply: ([value]) => {
         if (typeof value !== "string") return fault;
         const host = hostIn(value);
@@ -100,19 +120,42 @@ function parseDomain(source: string): { readonly domain: string } | string {
   return domain === source ? { domain } : `write it as "${domain}"`;
 }
 
-function prepareMatches(args: readonly Expression[]) {
+function prepareMatches(args: readonly Expression[]): Prepared {
   const [pattern] = constants("matches", args[1]);
   if (args[1]?.kind === "list" || pattern === undefined) {
     throw new ExpressionProblem("bad_literal", "matches takes one constant pattern", args[1]?.at ?? 0);
   }
-  const compiled = compilePattern(pattern.text);
-  if (typeof compiled === "string") {
-    throw new ExpressionProblem("bad_pattern", `Cannot use pattern: ${compiled}`, pattern.at);
+  const refuse = (why: string) => {
+    return new ExpressionProblem("bad_pattern", `Cannot use pattern: ${why}`, pattern.at);
+  };
+  const { patternCharsMax, patternSizeMax } = POLICY_LIMITS;
+  if (pattern.text.length > patternCharsMax) throw refuse(`it is longer than ${patternCharsMax} characters`);
+  const size = patternSize(pattern.text);
+  if (size > patternSizeMax) {
+    throw refuse(`it has about ${size} instructions with all repetitions, limit ${patternSizeMax}`);
   }
+  return preparedMatches(pattern.text, size, refuse);
+}
+
+function preparedMatches(source: string, size: number, refuse: (why: string) => ExpressionProblem): Prepared {
   const fault = new NoValue("matches of what is no text");
+  let compiled: Pattern | undefined;
   return {
-    costPerKib: 64 + compiled.program,
-    apply: ([value]: readonly CelValue[]) => (typeof value === "string" ? compiled.test(value) : fault),
+    costPerKib: 64 + size,
+    // The matcher counts by itself.
+    stepsFor: () => 1,
+    pattern: {
+      size,
+      compile() {
+        const made = compilePattern(source);
+        if (typeof made === "string") throw refuse(made);
+        compiled = made;
+      },
+    },
+    apply([value], meter) {
+      assert(compiled !== undefined, "a pattern is compiled before it is asked");
+      return typeof value === "string" ? (compiled.test(value, meter) ?? SPENT) : fault;
+    },
   };
 }
 
@@ -157,16 +200,33 @@ function toText(value: CelValue | undefined): Outcome {
 }
 
 function sizeOf(value: CelValue | undefined): Outcome {
-  if (typeof value === "string") return BigInt([...value].length);
+  if (typeof value === "string") return BigInt(charactersIn(value));
   if (value !== undefined && isList(value)) return BigInt(value.length);
   if (value !== undefined && isMap(value)) return BigInt(value.size);
   return new NoValue("size of what is no text, list or map");
 }
 
-const plain = (apply: (value: CelValue | undefined) => Outcome, costPerKib: number) => () => ({
-  costPerKib,
-  apply: ([value]: readonly CelValue[]) => apply(value),
-});
+/** A pair of surrogates is one; counted in place, because a list of them takes eight times the text. */
+function charactersIn(value: string): number {
+  let count = 0;
+  for (let at = 0; at < value.length; at += 1) {
+    count += 1;
+    if ((value.codePointAt(at) ?? 0) > 0xffff) at += 1;
+  }
+  return count;
+}
+
+const plain = (
+  apply: (value: CelValue | undefined) => Outcome,
+  costPerKib: number,
+  stepsPerCharacter = 1,
+) => {
+  return (): Prepared => ({
+    costPerKib,
+    stepsFor: ([value]) => 1 + (text(value)?.length ?? 0) * stepsPerCharacter,
+    apply: ([value]) => apply(value),
+  });
+};
 
 /** The closed list of functions. What CEL has beyond it does not compile. */
 export const FUNCTIONS: ReadonlyMap<string, FunctionRow> = new Map<string, FunctionRow>([
@@ -239,7 +299,7 @@ export const FUNCTIONS: ReadonlyMap<string, FunctionRow> = new Map<string, Funct
       form: "receiver",
       signatures: ["string.contains(string): bool"],
       doc: "the text holds it anywhere",
-      prepare: onTexts("contains", (a, b) => a.includes(b)),
+      prepare: onTexts("contains", (a, b) => a.includes(b), stepsToFind),
     },
   ],
   [
@@ -252,6 +312,8 @@ export const FUNCTIONS: ReadonlyMap<string, FunctionRow> = new Map<string, Funct
         (value) =>
           typeof value === "string" ? lowerAscii(value) : new NoValue("lowerAscii of what is no text"),
         16,
+        // Letters of both cases in turn are replaced one by one.
+        4,
       ),
     },
   ],

@@ -1,26 +1,46 @@
 import { RE2JS } from "re2js";
 import { POLICY_LIMITS } from "../limits.ts";
+import { type Instruction, Matcher } from "./matcher.ts";
+import type { Meter } from "./meter.ts";
 
 /** A pattern of `matches`: found anywhere in the text, in time linear in the text's length. */
 export interface Pattern {
-  test(text: string): boolean;
-  /** Instructions; the worst case is this number times the length of the text. */
-  readonly program: number;
+  /** Undefined where the meter has too little left. */
+  test(text: string, meter: Meter): boolean | undefined;
 }
 
-/** Compiles RE2 syntax; gives the reason when it cannot. */
+/** The library's program: no part of what it promises, so its version is fixed and a test compares with its engine. */
+interface LibraryProgram {
+  readonly inst: readonly Instruction[];
+  readonly start: number;
+}
+
+/** Compiles RE2 syntax; gives the reason when it cannot. The caller has looked at its size before. */
 export function compilePattern(source: string): Pattern | string {
-  if (source.length > POLICY_LIMITS.patternCharsMax) {
-    return `it is longer than ${POLICY_LIMITS.patternCharsMax} characters`;
-  }
   try {
     const compiled = RE2JS.compile(source);
-    const program = compiled.programSize();
-    if (program > POLICY_LIMITS.patternProgramMax) {
-      return `it compiles to ${program} instructions, limit ${POLICY_LIMITS.patternProgramMax}`;
+    const size = compiled.programSize();
+    if (size > POLICY_LIMITS.patternProgramMax) {
+      return `it compiles to ${size} instructions, limit ${POLICY_LIMITS.patternProgramMax}`;
     }
-    return { test: (text) => compiled.test(text), program };
+    return lazyPattern(compiled);
   } catch (error) {
     return error instanceof Error ? error.message : "it cannot be compiled";
   }
+}
+
+/** Most patterns of a file are never asked of any event. */
+function lazyPattern(compiled: RE2JS): Pattern {
+  let matcher: Matcher | undefined;
+  return {
+    test(text, meter) {
+      matcher ??= matcherOf(compiled);
+      return matcher.test(text, meter);
+    },
+  };
+}
+
+function matcherOf({ re2Input }: RE2JS): Matcher {
+  const { inst, start }: LibraryProgram = re2Input.prog;
+  return new Matcher({ instructions: inst, start, bounds: re2Input.dfa.classBounds });
 }

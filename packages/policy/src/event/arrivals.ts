@@ -4,7 +4,6 @@
  */
 export const ARRIVES = {
   network: "with the network",
-  mcp: "with MCP servers",
   models: "with models",
   capsules: "with capsules",
   labels: "with labels",
@@ -13,19 +12,30 @@ export const ARRIVES = {
 } as const;
 export type Arrival = (typeof ARRIVES)[keyof typeof ARRIVES];
 
-/** Fields, or all below a name, that no event has yet, although types that are made may carry them. */
-export const FIELDS_TO_COME: Readonly<Record<string, Arrival>> = {
-  label: ARRIVES.labels,
-  "vm.labels": ARRIVES.later,
-  "process.name": ARRIVES.inside,
-  "file.import.mime_type": ARRIVES.inside,
-  "file.export.mime_type": ARRIVES.inside,
-  "file.read": ARRIVES.inside,
-  "file.write": ARRIVES.inside,
-  "file.create.mime_type": ARRIVES.inside,
-  "file.create.size": ARRIVES.inside,
-  "file.create.content": ARRIVES.inside,
-  "file.delete.mime_type": ARRIVES.inside,
-  "file.delete.size": ARRIVES.inside,
-  "file.delete.content": ARRIVES.inside,
+export interface ToCome {
+  readonly arrival: Arrival;
+  /** Types of events that have it already. */
+  readonly already?: readonly string[];
+}
+
+const MCP = ["mcp.event", "mcp.tool_list", "mcp.tool_call", "mcp.tool_result"] as const;
+
+/** Fields, or all below a name, that no event has yet but those named, although types that are made may carry them. */
+export const FIELDS_TO_COME: Readonly<Record<string, ToCome>> = {
+  label: { arrival: ARRIVES.labels, already: MCP },
+  "vm.labels": { arrival: ARRIVES.later },
+  "process.name": { arrival: ARRIVES.inside, already: MCP },
+  "http.status": { arrival: ARRIVES.network },
+  "http.body": { arrival: ARRIVES.network },
+  network: { arrival: ARRIVES.network },
+  "file.import.mime_type": { arrival: ARRIVES.inside },
+  "file.export.mime_type": { arrival: ARRIVES.inside },
+  "file.read": { arrival: ARRIVES.inside },
+  "file.write": { arrival: ARRIVES.inside },
+  "file.create.mime_type": { arrival: ARRIVES.inside },
+  "file.create.size": { arrival: ARRIVES.inside },
+  "file.create.content": { arrival: ARRIVES.inside },
+  "file.delete.mime_type": { arrival: ARRIVES.inside },
+  "file.delete.size": { arrival: ARRIVES.inside },
+  "file.delete.content": { arrival: ARRIVES.inside },
 };

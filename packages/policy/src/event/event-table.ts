@@ -1,4 +1,4 @@
-import { ARRIVES, type Arrival, FIELDS_TO_COME } from "./arrivals.ts";
+import { ARRIVES, type Arrival, FIELDS_TO_COME, type ToCome } from "./arrivals.ts";
 import { FIELD_PATHS, type FieldPath, structsAbove } from "./field-table.ts";
 
 export interface EventTypeRow {
@@ -45,7 +45,6 @@ export const EVENT_TYPES = {
     doc: "a request is about to leave",
     carries: ["http", "network"],
     requires: ["http.host", "http.method"],
-    arrives: ARRIVES.network,
   },
   "http.response": {
     doc: "a response came, before the VM sees it",
@@ -63,25 +62,21 @@ export const EVENT_TYPES = {
     doc: "any other MCP message",
     carries: ["mcp"],
     requires: ["mcp.method"],
-    arrives: ARRIVES.mcp,
   },
   "mcp.tool_list": {
     doc: "a list of tools, before the client sees it",
     carries: ["mcp"],
     requires: ["mcp.server.name"],
-    arrives: ARRIVES.mcp,
   },
   "mcp.tool_call": {
     doc: "a tool is called",
     carries: ["mcp"],
     requires: ["mcp.server.name", "mcp.tool_call.name"],
-    arrives: ARRIVES.mcp,
   },
   "mcp.tool_result": {
     doc: "a result, before the client sees it",
     carries: ["mcp"],
     requires: ["mcp.server.name", "mcp.tool_call.name"],
-    arrives: ARRIVES.mcp,
   },
   "model.call": {
     doc: "a call of a model, with its answer once there is one",
@@ -189,12 +184,18 @@ export function typeArrival(type: EventType): Arrival | undefined {
 /** What a field, or the name above fields, comes with; undefined where an event of this version may have it. */
 export function fieldArrival(path: string): Arrival | undefined {
   if (typesThatMake([path]).length > 0) return undefined;
-  return arrivalInTable(path) ?? typesThatCarry([path]).map(typeArrival)[0];
+  return toCome(path)?.arrival ?? typesThatCarry([path]).map(typeArrival)[0];
 }
 
-function arrivalInTable(path: string): Arrival | undefined {
+/** What the table says of a field, or of the name above fields, whichever types have it already. */
+export function toCome(path: string): ToCome | undefined {
   const name = [path, ...structsAbove(path)].find((each) => Object.hasOwn(FIELDS_TO_COME, each));
   return name === undefined ? undefined : FIELDS_TO_COME[name];
+}
+
+function isMade(type: EventType, path: string): boolean {
+  const row = toCome(path);
+  return row === undefined || row.already?.includes(type) === true;
 }
 
 /** As `typesThatCarry`, of what this version makes. */
@@ -212,10 +213,7 @@ const NAMES: ReadonlyMap<EventType, ReadonlySet<string>> = new Map(
 const MADE: ReadonlyMap<EventType, ReadonlySet<string>> = new Map(
   [...CARRIED]
     .filter(([type]) => typeArrival(type) === undefined)
-    .map(([type, fields]) => [
-      type,
-      namesOf([...fields].filter((path) => arrivalInTable(path) === undefined)),
-    ]),
+    .map(([type, fields]) => [type, namesOf([...fields].filter((path) => isMade(type, path)))]),
 );
 
 function namesOf(fields: Iterable<string>): ReadonlySet<string> {

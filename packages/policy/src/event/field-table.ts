@@ -108,7 +108,11 @@ export const FIELDS = {
   "mcp.valid": VALID,
   "mcp.truncated": TRUNCATED,
   "mcp.method": row("text", "JSON-RPC method, such as tools/call"),
-  "mcp.transport": row("text", "how it came", ["stdio", "http", "framed"]),
+  "mcp.transport": row("text", "how it came: from the VM, or from the host (direct)", [
+    "framed",
+    "http",
+    "direct",
+  ]),
   "mcp.server.name": row("text", "name of the MCP server"),
   "mcp.server.external": row("bool", "true for a server that is not ours"),
   "mcp.server.pinned": row("bool", "the tool's definition is the one that was approved"),
@@ -210,7 +214,7 @@ export const FIELDS = {
 
   "settings.key": row(
     "text",
-    "what changes: limits.idle_secs and the like, profiles.rules.NAME, credentials.NAME, or corp.reload",
+    "what changes: limits.idle_secs and the like, profiles.rules.NAME, mcp.servers.NAME, credentials.NAME, or corp.reload",
   ),
   "settings.source": row("text", "layer that changes", ["user", "corp"]),
 } as const;

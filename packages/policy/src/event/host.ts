@@ -13,9 +13,10 @@ const PLAIN_NAME = /^(?:[a-z0-9_-]+\.)*[a-z][a-z0-9-]*$/;
  * written in, IPv6 compressed and without brackets, an IPv4-mapped one as IPv4. Null for what is no host.
  */
 export function canonicalHost(text: string): string | null {
-  if (PLAIN_NAME.test(text) && text.length <= POLICY_LIMITS.hostCharsMax && !text.includes("xn--"))
+  if (text.length <= POLICY_LIMITS.hostCharsMax && PLAIN_NAME.test(text) && !text.includes("xn--"))
     return text;
-  if (text === "" || FORBIDDEN_IN_HOST.test(text)) return null;
+  if (text === "" || text.length > POLICY_LIMITS.hostTextCharsMax || FORBIDDEN_IN_HOST.test(text))
+    return null;
   const bare = text.startsWith("[") && text.endsWith("]") ? text.slice(1, -1) : text;
   const name = bare.replace(/\.+$/, "");
   if (name === "") return bare === "." ? "." : null;

@@ -4,6 +4,7 @@ import { apiFailure, type ExecRequest, type Finding, type Panic, type RouteName 
 import { newId } from "@capsem/base";
 import { FILE_HANDLERS } from "./fixture-files.ts";
 import { FixtureJob } from "./fixture-job.ts";
+import { MCP_HANDLERS } from "./fixture-mcp-handlers.ts";
 import type { FixtureCaller } from "./fixture-policy.ts";
 import { EVIDENCE_HANDLERS, POLICY_HANDLERS } from "./fixture-policy-handlers.ts";
 import { FIXTURE_LIMITS, type FixtureState, type FixtureVm } from "./fixture-state.ts";
@@ -49,6 +50,7 @@ export const HANDLERS: Partial<Record<RouteName, Handler>> = {
   ...FILE_HANDLERS,
   ...POLICY_HANDLERS,
   ...EVIDENCE_HANDLERS,
+  ...MCP_HANDLERS,
   health: () => ok,
   status: ({ state }) => ({
     version: "0.1.0",

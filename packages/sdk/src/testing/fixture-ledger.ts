@@ -166,6 +166,7 @@ export function statsOf(id: string, { rows }: Ledger) {
     decisions: { allow: count("allow"), ask: count("ask"), block: count("block") },
     commands: rows.length,
     files: 0,
+    tools: 0,
     open: rows.filter(({ outcome }) => outcome === null).length,
   };
 }
@@ -185,6 +186,7 @@ export function statsDetailOf(id: string, ledger: Ledger) {
       const last = won.at(-1)?.time ?? "";
       return { rule_id: ruleId, matched: won.length, won: won.length, last_time: last, detection: "none" };
     }),
+    tools_by_name: [],
     exec: { ...times, failed: 0, stdout_bytes: 0, stderr_bytes: 0 },
     file: { imports: 0, exports: 0, bytes_in: 0, bytes_out: 0 },
     asks: { made: decisions.ask, approved: decisions.ask, denied: 0, expired: 0 },

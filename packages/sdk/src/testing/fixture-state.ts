@@ -5,6 +5,7 @@ import { apiFailure, type CreateRequest, checkEnv, type ServiceEvent, type VmInf
 import { NAME_PATTERN, newId } from "@capsem/base";
 import type { FixtureJob } from "./fixture-job.ts";
 import { FixtureLedgers } from "./fixture-ledger.ts";
+import { FixtureMcp } from "./fixture-mcp.ts";
 import { type FixtureCaller, FixturePolicy } from "./fixture-policy.ts";
 
 export interface FixtureVm {
@@ -22,6 +23,7 @@ export const FIXTURE_LIMITS = { running_max: 8, retained_max: 32, memory_gib_max
 export class FixtureState {
   readonly vms = new Map<string, FixtureVm>();
   readonly ledgers = new FixtureLedgers();
+  readonly mcp = new FixtureMcp();
   readonly policy = new FixturePolicy((ask) =>
     this.tell({ type: "ask", seq: 0, time: "2025-01-02T03:04:09.000Z", ask }),
   );

@@ -1,0 +1,153 @@
+import { Failure, utf8 } from "@capsem/base";
+import { getU32, putU32 } from "./frame.ts";
+import { MCP_FRAME_LIMITS } from "./mcp-frame-limits.ts";
+import { cleanProcessName } from "./process-name.ts";
+
+/**
+ *  0        4      6   7   8         12      14      16          20
+ * +--------+------+---+---+---------+-------+-------+-----------+------------+-----------+
+ * | length | 4D43 | v | h |stream id| flags | nameL | payload L | name UTF-8 | JSON-RPC  |
+ * +--------+------+---+---+---------+-------+-------+-----------+------------+-----------+
+ *   u32      u16   u8  u8   u32       u16     u16     u32            integers big-endian
+ *
+ * `length` counts everything behind itself: 16..1,052,672, and is 16 + nameL + payload L. v = 1, h = 16. A length of
+ * zero, alone, ends the session.
+ */
+export const MCP_FRAME_MAGIC = 0x4d43;
+export const MCP_FRAME_VERSION = 1;
+export const MCP_FRAME_FLAGS = { notification: 1, more: 2 } as const;
+/** The length word and the header behind it. */
+export const MCP_FRAME_PREFIX_BYTES: number = 4 + MCP_FRAME_LIMITS.headerBytes;
+
+/** Everything in front of name and payload, checked. */
+export interface McpFrameHeader {
+  /** 0 of a notification and of nothing else. */
+  readonly streamId: number;
+  readonly isNotification: boolean;
+  /** The message goes on in the next frame of the same stream id. */
+  readonly hasMore: boolean;
+  readonly nameBytes: number;
+  readonly payloadBytes: number;
+}
+
+/** One JSON-RPC message with what its frames say of it. */
+export interface McpMessage {
+  readonly streamId: number;
+  readonly isNotification: boolean;
+  /** As the guest claims it, cleaned; empty: it says nothing. */
+  readonly processName: string;
+  readonly text: string;
+}
+
+/** What is wrong with a frame. `streamId` is what its header says, where it could be read: the answer goes there. */
+export class McpFrameFault extends Failure<"bad_frame"> {
+  readonly streamId: number;
+
+  constructor(reason: string, streamId: number) {
+    super("bad_frame", `Cannot read frame: ${reason}`);
+    this.streamId = streamId;
+  }
+}
+
+/**
+ * Reads a header at `at`, of which all bytes must be there. The length word is looked at before anything else. Throws
+ * McpFrameFault.
+ */
+export function readMcpFrameHeader(bytes: Uint8Array, at: number): McpFrameHeader {
+  const streamId = getU32(bytes, at + 8);
+  const fault = (reason: string) => new McpFrameFault(reason, streamId);
+  const length = checkMcpFrameLength(getU32(bytes, at));
+  const magic = getU16(bytes, at + 4);
+  if (magic !== MCP_FRAME_MAGIC) throw new McpFrameFault(`its magic is ${hex(magic)}`, 0);
+  if (bytes[at + 6] !== MCP_FRAME_VERSION) throw fault(`it has version ${bytes[at + 6]}`);
+  if (bytes[at + 7] !== MCP_FRAME_LIMITS.headerBytes) throw fault(`its header has ${bytes[at + 7]} bytes`);
+  const flags = getU16(bytes, at + 12);
+  if ((flags & ~(MCP_FRAME_FLAGS.notification | MCP_FRAME_FLAGS.more)) !== 0) {
+    throw fault(`it has the flags ${hex(flags)}`);
+  }
+  const nameBytes = getU16(bytes, at + 14);
+  const payloadBytes = getU32(bytes, at + 16);
+  if (nameBytes > MCP_FRAME_LIMITS.nameBytesMax) throw fault(`its name has ${nameBytes} bytes`);
+  if (MCP_FRAME_LIMITS.headerBytes + nameBytes + payloadBytes !== length) {
+    throw fault(`its length is ${length}, with a name of ${nameBytes} and a payload of ${payloadBytes}`);
+  }
+  const isNotification = (flags & MCP_FRAME_FLAGS.notification) !== 0;
+  if (isNotification !== (streamId === 0)) {
+    throw fault(isNotification ? `a notification has stream id ${streamId}` : "a request has stream id 0");
+  }
+  const hasMore = (flags & MCP_FRAME_FLAGS.more) !== 0;
+  return { streamId, isNotification, hasMore, nameBytes, payloadBytes };
+}
+
+/** Not of the word that ends a session. Throws McpFrameFault. */
+export function checkMcpFrameLength(length: number): number {
+  if (length < MCP_FRAME_LIMITS.headerBytes || length > MCP_FRAME_LIMITS.frameBytesMax) {
+    throw new McpFrameFault(`its length is ${length}`, 0);
+  }
+  return length;
+}
+
+export interface McpMessageHead {
+  /** 0: a notification. */
+  readonly streamId: number;
+  readonly processName: string;
+}
+
+/**
+ * A message as the buffers to write, in order: one, or for a long message one frame after the other. Throws
+ * Failure("too_large").
+ */
+export function encodeMcpMessage(head: McpMessageHead, text: string): Uint8Array[] {
+  const payload = utf8(text);
+  if (payload.length > MCP_FRAME_LIMITS.messageBytesMax) {
+    throw new Failure("too_large", `Cannot send message: ${payload.length} bytes`);
+  }
+  const name = utf8(cleanProcessName(head.processName));
+  const frames: Uint8Array[] = [];
+  let at = 0;
+  do {
+    const part = payload.subarray(at, at + MCP_FRAME_LIMITS.payloadBytesMax);
+    at += part.length;
+    frames.push(encodeMcpFrame(head.streamId, at < payload.length, name, part));
+  } while (at < payload.length);
+  return frames;
+}
+
+/** The word that ends a session. */
+export function encodeMcpEnd(): Uint8Array {
+  return new Uint8Array(4);
+}
+
+function encodeMcpFrame(
+  streamId: number,
+  hasMore: boolean,
+  name: Uint8Array,
+  payload: Uint8Array,
+): Uint8Array {
+  const frame = new Uint8Array(MCP_FRAME_PREFIX_BYTES + name.length + payload.length);
+  putU32(frame, 0, frame.length - 4);
+  putU16(frame, 4, MCP_FRAME_MAGIC);
+  frame[6] = MCP_FRAME_VERSION;
+  frame[7] = MCP_FRAME_LIMITS.headerBytes;
+  putU32(frame, 8, streamId);
+  const notification = streamId === 0 ? MCP_FRAME_FLAGS.notification : 0;
+  putU16(frame, 12, notification | (hasMore ? MCP_FRAME_FLAGS.more : 0));
+  putU16(frame, 14, name.length);
+  putU32(frame, 16, payload.length);
+  frame.set(name, MCP_FRAME_PREFIX_BYTES);
+  frame.set(payload, MCP_FRAME_PREFIX_BYTES + name.length);
+  return frame;
+}
+
+function getU16(bytes: Uint8Array, at: number): number {
+  return ((bytes[at] ?? 0) << 8) | (bytes[at + 1] ?? 0);
+}
+
+function putU16(bytes: Uint8Array, at: number, value: number): void {
+  bytes[at] = value >>> 8;
+  bytes[at + 1] = value;
+}
+
+function hex(value: number): string {
+  return value.toString(16).padStart(4, "0");
+}
