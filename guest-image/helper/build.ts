@@ -22,6 +22,18 @@ const sourceNames = [
   "entry.c",
   "write.c",
   "tree.c",
+  "name.c",
+  "link.c",
+  "network.c",
+  "peer.c",
+  "flow.c",
+  "lane.c",
+  "traffic.c",
+  "scan.c",
+  "queue.c",
+  "calls.c",
+  "framing.c",
+  "mcp.c",
 ] as const;
 
 const flags = [

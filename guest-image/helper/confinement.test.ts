@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { readFileSync, readlinkSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { firstLine, Rig, skipReason } from "./rig.ts";
 
@@ -171,6 +172,54 @@ describe.skipIf(reason !== undefined)("confinement", () => {
     expect((await job.result()).lines[1]).toMatch(/^signal 9/);
   });
 
+  describe("a workload that is not told its name yet", () => {
+    const start = async () => {
+      const child = rig.spawn([rig.binary, "workload-init", "/mnt/root", ""], 3);
+      const pid = Number(/^prepared (\d+)$/.exec(await firstLine(child.stdout))?.[1]);
+      return { child, pid, ended: once(child, "exit") };
+    };
+    const namespaceOf = (pid: number, name: string) => readlinkSync(`/proc/${pid}/ns/${name}`);
+
+    test("has namespaces of its own and no root, until it is told", async () => {
+      const { child, pid } = await start();
+      for (const name of ["pid", "ipc", "uts", "net", "cgroup"])
+        expect(namespaceOf(pid, name)).not.toBe(namespaceOf(rig.keeperPid, name));
+      expect(namespaceOf(pid, "mnt")).toBe(namespaceOf(rig.keeperPid, "mnt"));
+      child.stdin?.write("start later\n");
+      expect(await firstLine(child.stdout)).toBe(`ready ${pid}`);
+      expect(namespaceOf(pid, "mnt")).not.toBe(namespaceOf(rig.keeperPid, "mnt"));
+      expect((await rig.exec(["hostname"], { initPid: pid })).stdout).toBe("later\n");
+      const attack = "mount -t tmpfs none /run 2>&1";
+      expect((await rig.sh(attack, { ...root, initPid: pid })).stdout).toMatch(/denied|permitted|superuser/);
+      child.kill("SIGKILL");
+    });
+
+    const orders: readonly [string, string][] = [
+      ["no order", "begin later\n"],
+      ["a bad hostname", "start -x\n"],
+      ["a hostname that is too long", `start ${"x".repeat(64)}\n`],
+      ["a NUL", "start a\0b\n"],
+      ["a line without an end", "x".repeat(4_096)],
+    ];
+    for (const [what, order] of orders) {
+      test(`refuses ${what} and ends`, async () => {
+        const { child, pid, ended } = await start();
+        child.stdin?.on("error", () => undefined);
+        child.stdin?.write(order);
+        expect(await firstLine(child.stdout)).toContain("error request EINVAL");
+        expect((await ended)[0]).toBe(1);
+        await expect.poll(() => isAlive(pid), { timeout: 5_000 }).toBe(false);
+      });
+    }
+
+    test("ends when nobody can tell it any more", async () => {
+      const { child, pid, ended } = await start();
+      child.stdin?.end();
+      await ended;
+      await expect.poll(() => isAlive(pid), { timeout: 5_000 }).toBe(false);
+    });
+  });
+
   const refused: readonly [string, readonly string[], string][] = [
     ["a relative root", ["mnt/root", "", "x"], "error request EINVAL"],
     ["a missing root", ["/nowhere", "", "x"], "error root ENOENT"],
@@ -189,3 +238,12 @@ describe.skipIf(reason !== undefined)("confinement", () => {
     });
   }
 });
+
+/** One that has ended may wait for whoever reaps it. */
+function isAlive(pid: number): boolean {
+  try {
+    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch {
+    return false;
+  }
+}

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <mntent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -125,7 +126,43 @@ static const char *take_down(void) {
   return busy;
 }
 
+/* What a helper before us mounted, which may have been ended at any moment: all of it is there and ours, or none is. */
+void disk_adopt(struct disk *disk) {
+  char device[sizeof disk->device] = "";
+  bool is_whole = false;
+  struct mntent *entry;
+  FILE *table = setmntent("/proc/self/mounts", "re");
+  if (table == NULL)
+    return;
+  while ((entry = getmntent(table)) != NULL) {
+    if (strcmp(entry->mnt_dir, DISK_PATH) == 0)
+      snprintf(device, sizeof device, "%s", entry->mnt_fsname);
+    is_whole |= strcmp(entry->mnt_dir, ROOT_PATH "/dev/pts") == 0; /* the last of them */
+  }
+  endmntent(table);
+  if (device[0] == '\0')
+    return;
+  int root = is_whole ? open(ROOT_PATH, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  disk->run_dir = root < 0 ? -1 : open_beneath(root, "run", O_PATH | O_DIRECTORY);
+  if (root >= 0)
+    close(root);
+  if (disk->run_dir < 0) {
+    take_down();
+    return;
+  }
+  disk->is_adopted = true;
+  memcpy(disk->device, device, sizeof device);
+}
+
+/* Whoever asked the helper before us had no answer, and asks again. */
+static int mount_adopted(struct disk *disk, const struct machine *machine, struct failure *failure) {
+  disk->is_adopted = false;
+  return write_identity(disk->run_dir, machine) == 0 ? 0 : fail(failure, "identity", errno);
+}
+
 int disk_mount(struct disk *disk, const char *device, const struct machine *machine, struct failure *failure) {
+  if (disk->is_adopted && strcmp(disk->device, device) == 0)
+    return mount_adopted(disk, machine, failure);
   if (disk->run_dir >= 0)
     return fail(failure, "state", EBUSY);
   umask(0);
@@ -166,6 +203,7 @@ int disk_unmount(struct disk *disk, const char **lazy_step, struct failure *fail
   sync();
   close(disk->run_dir);
   disk->run_dir = -1;
+  disk->is_adopted = false;
   *lazy_step = take_down();
   if (*lazy_step == NULL && await_release(disk->device) != 0) {
     if (errno != EBUSY)

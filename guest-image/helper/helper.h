@@ -16,6 +16,12 @@
 #define DISK_PATH "/mnt/disk"
 #define ROOT_PATH "/mnt/root"
 #define CGROUP_ROOT "/sys/fs/cgroup/"
+/* Where HTTP clients of the workload find their tools: an address for documentation, so that no real one is hidden. */
+#define TOOLS_ADDRESS "192.0.2.1"
+#define TOOLS_ADDRESS_NUMBER 0xc0000201u
+#define WORKLOAD_ADDRESS_NUMBER 0xc0000202u /* 192.0.2.2: where they ask from */
+#define TOOLS_HOST "mcp.capsem.internal"
+#define CLIENT_NAME "capsem-mcp-server" /* the thin client, in the workload's /run */
 
 struct failure {
   const char *step; /* one word of PROTOCOL.md */
@@ -52,7 +58,9 @@ int set_hostname_of(pid_t init, const char *hostname);
 struct disk {
   int run_dir; /* the workload root's /run, -1 while nothing is mounted */
   char device[48];
+  bool is_adopted; /* from a helper before us, and nobody has asked for it since */
 };
+void disk_adopt(struct disk *disk);
 int disk_mount(struct disk *disk, const char *device, const struct machine *machine, struct failure *failure);
 int disk_unmount(struct disk *disk, const char **lazy_step, struct failure *failure);
 
@@ -61,13 +69,27 @@ int open_cgroup(const char *path); /* its directory */
 int join_cgroup(int cgroup);
 int drop_bounding_set(void);
 int drop_all_capabilities(void);
+int keep_capabilities(uint64_t mask);
 int become(uid_t uid, gid_t gid, const gid_t *groups, size_t group_count);
 int die_with_parent(int signal_number, pid_t parent);
+
+/* workload.c: in the caller's network namespace */
+int raise_loopback(void);
+
+/* name.c: a process as it is told to the host */
+size_t utf8_length(const unsigned char *at, size_t left);
+#define PROCESS_NAME_BYTES 128
+/* Puts at most PROCESS_NAME_BYTES of valid UTF-8 and a NUL: control characters, spaces and what is no UTF-8 become `_`. */
+size_t name_clean(const char *from, size_t length, char name[PROCESS_NAME_BYTES + 1]);
+/* Of /proc/PID; 0 when the process is gone. `parent` may be NULL. */
+size_t name_of_process(int pid, char name[PROCESS_NAME_BYTES + 1], int *parent);
 
 /* roles */
 int repair_main(int argc, char **argv);
 int workload_main(int argc, char **argv);
 int job_main(void);
 int relay_main(int argc, char **argv);
+int traffic_main(int argc, char **argv);
+int mcp_main(int argc);
 
 #endif

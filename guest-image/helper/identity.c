@@ -18,7 +18,8 @@ int write_identity(int run_dir, const struct machine *machine) {
   if (write_file_at(run_dir, "hostname", text, 0644) != 0)
     return -1;
   /* sudo warns at every start when the hostname has no address. */
-  snprintf(text, sizeof text, "127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost ip6-loopback\n",
+  snprintf(text, sizeof text,
+           "127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost ip6-loopback\n" TOOLS_ADDRESS "\t" TOOLS_HOST "\n",
            machine->hostname);
   return write_file_at(run_dir, "hosts", text, 0644);
 }

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Rig, skipReason } from "./rig.ts";
 
@@ -26,6 +27,19 @@ describe.skipIf(reason !== undefined)("exec", () => {
       expect(result.code).toBe(0);
     });
   }
+
+  /** The turn of the event loop is over only after the helper's last word: as on a busy machine. */
+  test("a line that comes after the program's end does not take its report away", async () => {
+    const job = rig.job({ op: "exec", argv: ["sh", "-c", "read line; exit 5"], env: ["PATH=/usr/bin"] });
+    expect(await job.line()).toMatch(/^started \d+$/);
+    job.stdin.write("go\n");
+    const isAtItsEnd = () => !existsSync(`/proc/${job.process.pid}/fd/0`);
+    for (const deadline = Date.now() + 10_000; !isAtItsEnd() && Date.now() < deadline; );
+    expect(isAtItsEnd()).toBe(true);
+    job.control.write("kill 9\n");
+    expect(await job.line()).toBe("exit 5");
+    expect((await job.result()).code).toBe(0);
+  });
 
   test("stdin, stdout and stderr carry bytes until their ends", async () => {
     const job = rig.job({ op: "exec", argv: ["sh", "-c", "cat; echo oops >&2"], env: ["PATH=/usr/bin"] });

@@ -119,12 +119,13 @@ static int do_request(const struct request *request, pid_t parent, struct failur
                                 : run_file_operation(request, &place, parent, failure);
 }
 
-/* Whoever sends a file may be about to commit it. A socket that is closed with a line unread is reset, and its other
- * end then loses the report that was on the way: so that line is taken, until that end has read and closed. */
+/* Whoever sends a file may be about to commit it, and whoever runs a program to signal it. A line to a socket that is
+ * closed, or was closed with a line unread, breaks it, and its other end then loses the report that was on the way: so
+ * lines are taken until that end has read and closed. */
 static void linger(void) {
   char line[64];
-  close(STDIN_FILENO);
   shutdown(CONTROL_FD, SHUT_WR);
+  close(STDIN_FILENO);
   while (read(CONTROL_FD, line, sizeof line) > 0)
     ;
 }
@@ -142,10 +143,10 @@ int job_main(void) {
     answer_failure(CONTROL_FD, &failure);
     return 2;
   }
-  if (do_request(&request, parent, &failure) == 0)
-    return 0;
-  answer_failure(CONTROL_FD, &failure);
-  if (request.op == OP_WRITE)
+  int result = do_request(&request, parent, &failure);
+  if (result != 0)
+    answer_failure(CONTROL_FD, &failure);
+  if (request.op == OP_EXEC || (request.op == OP_WRITE && result != 0))
     linger();
-  return 1;
+  return result == 0 ? 0 : 1;
 }

@@ -60,6 +60,8 @@ static int set_capabilities(uint64_t mask) {
 
 int drop_all_capabilities(void) { return set_capabilities(0); }
 
+int keep_capabilities(uint64_t mask) { return set_capabilities(mask); }
+
 /* Setuid programs keep working for the user (no NO_NEW_PRIVS), within the bounding set that the
  * caller has dropped. For uid 0 the kernel keeps the permitted set over setresuid, so it is cut explicitly. */
 int become(uid_t uid, gid_t gid, const gid_t *groups, size_t group_count) {

@@ -10,6 +10,9 @@
 #define CREDIT_MAX 262144u
 #define REPORT_BYTES 20
 
+/* relay.c: a lane's port, not blocking. A device; in tests a socket stands in its place. */
+int open_port(const char *path);
+
 /* body.c: files whose bytes leave as data frames, each inside its credit, one frame of each in turn. */
 struct body_order {
   uint32_t body, stream, fd, credit;

@@ -206,6 +206,7 @@ int repair_main(int argc, char **argv) {
   if (argc != 3 || argv[2][0] != '/' || strlen(argv[2]) > PATH_MAX_BYTES)
     return 2;
   repair.machine_id_path = argv[2];
+  disk_adopt(&repair.disk);
   for (;;) {
     ssize_t got = read(0, buffer + used, sizeof buffer - used);
     if (got < 0 && errno == EINTR)

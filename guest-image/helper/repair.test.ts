@@ -132,6 +132,40 @@ describe.skipIf(reason !== undefined)("repair", () => {
     expect(answers.length).toBe(3);
   });
 
+  /** As an earlier helper left it, of other file systems: the source of a tmpfs is any text. */
+  const left =
+    "mount -t tmpfs t /mnt && mkdir /mnt/disk /mnt/root && mount -t tmpfs /dev/null /mnt/disk && mount -t tmpfs r /mnt/root && mkdir -p /mnt/root/run /mnt/root/dev/pts";
+  const nothingLeft = "! grep -E ' /mnt/(disk|root)' /proc/self/mounts && echo clean";
+
+  test("a disk that a lost helper has mounted comes off by the next one", async () => {
+    const lines = await talk(
+      "mount-disk /dev/zero\nunmount-disk\nunmount-disk\n",
+      `${left} && mount -t tmpfs p /mnt/root/dev/pts`,
+      nothingLeft,
+    );
+    expect(lines[0]).toContain("error state EBUSY");
+    expect(lines[1]).toBe("ok");
+    expect(lines[2]).toContain("error state EINVAL");
+    expect(lines[3]).toBe("clean");
+  });
+
+  test("a disk whose mount a lost helper did not answer is the next one's to mount, once", async () => {
+    const lines = await talk(
+      "mount-disk /dev/null\nmount-disk /dev/null\nunmount-disk\n",
+      `${left} && mount -t tmpfs p /mnt/root/dev/pts`,
+      nothingLeft,
+    );
+    expect(lines[0]).toBe("ok");
+    expect(lines[1]).toContain("error state EBUSY");
+    expect(lines.slice(2)).toEqual(["ok", "clean"]);
+  });
+
+  test("a mount that was torn by its helper's end is taken away by the next one", async () => {
+    const lines = await talk("unmount-disk\n", left, nothingLeft);
+    expect(lines[0]).toContain("error state EINVAL");
+    expect(lines[1]).toBe("clean");
+  });
+
   test.skipIf(noDisk !== undefined)("a disk is mounted as a workload root and comes off clean", async () => {
     const setup = [
       "mount -t tmpfs t /mnt && mkdir /mnt/disk /mnt/root && truncate -s 64M /mnt/image && mkfs.ext4 -q /mnt/image",

@@ -45,6 +45,14 @@ describe.skipIf(reason !== undefined)("the jobs of the guest agent", { timeout: 
       ]);
     });
 
+    test("the agent's time begins before a job's process and ends after it, inside the host's", async () => {
+      const started = performance.now();
+      const { done } = await host.run({ command: "sleep 0.2" });
+      const wholeMs = performance.now() - started;
+      expect(done.agent_us / 1000).toBeGreaterThan(200);
+      expect(done.agent_us / 1000).toBeLessThan(wholeMs);
+    });
+
     test("an argument vector is run as it is, as root, elsewhere", async () => {
       const job = {
         argv: ["/bin/sh", "-c", 'id -u; pwd; echo "$1"', "x", "a b\n$c"],
@@ -113,6 +121,17 @@ describe.skipIf(reason !== undefined)("the jobs of the guest agent", { timeout: 
       stream.end();
       expect(await answer).toMatchObject({ name: "error", body: { kind: "invalid_input" } });
       expect((await host.run({ command: "echo $A" })).stdout.toString()).toBe("vm\n");
+    });
+
+    test("no helper stays: not of a job that ended, and of one that is held not longer than that", async () => {
+      const warm = 2;
+      const stay = (count: number) => settles(async () => rig.zygotePids().length === count);
+      for (let count = 0; count < 3; count++) await host.run({ command: "true" });
+      const job = "job_held";
+      await host.run({ job, command: "sleep 1000 & echo on" });
+      expect(await stay(warm + 1)).toBe(true);
+      await host.ask("job_signal", { job, signal: 9, tree: true });
+      expect(await stay(warm)).toBe(true);
     });
 
     test("a time limit kills the whole tree", async () => {

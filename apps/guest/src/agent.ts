@@ -13,6 +13,7 @@ import type { GuestPlaces, Powers } from "./powers.ts";
 import { Repair } from "./repair.ts";
 import { Requests } from "./requests.ts";
 import { Tool } from "./tool.ts";
+import { Traffic } from "./traffic.ts";
 import { Transfers } from "./transfers.ts";
 import { Trees } from "./trees.ts";
 import { Workload } from "./workload.ts";
@@ -40,20 +41,23 @@ export class GuestAgent {
     this.#repair = new Repair(() => powers.startRepair());
     this.#pool = new ZygotePool(
       () => powers.startZygote(),
+      (pid) => powers.isAtRest(pid),
       (error) => log.error("helper not started", { error: messageOf(error) }),
     );
     const work = new Cgroup(`${places.cgroups}/work`);
+    const traffic = new Traffic({ start: () => powers.startTraffic(), log });
     this.#workload = new Workload({
       root: places.workloadRoot,
       disk: places.disk,
       work,
       memoryTotalBytes: powers.machine().memoryTotalBytes,
       repair: this.#repair,
+      traffic,
       log,
-      startInit: (root, cgroup, hostname) => powers.startInit(root, cgroup, hostname),
+      startInit: (root, cgroup) => powers.startInit(root, cgroup),
     });
     const gate = new Gate();
-    this.#outbox = new Outbox(log);
+    this.#outbox = new Outbox(log, () => powers.monotonicUs());
     this.#jobs = new Jobs({
       workload: this.#workload,
       pool: this.#pool,
@@ -70,11 +74,15 @@ export class GuestAgent {
       listings: new Listings(call, tool, () => powers.monotonicUs() / 1000),
       trees: new Trees(call, tool, this.#transfers),
       transfers: this.#transfers,
+      traffic,
       gate,
       outbox: this.#outbox,
       log,
       nowMs: () => powers.nowMs(),
-      fillHelpers: () => this.#pool.fill(),
+      fillHelpers: async () => {
+        await this.#workload.prepareInit();
+        await this.#pool.fill();
+      },
       endWorkload: () => this.#endWorkload(),
       powerOff: () => powers.powerOff(),
     });
@@ -83,6 +91,7 @@ export class GuestAgent {
       bulk: places.bulk,
       startRelay: (port) => powers.startRelay(port),
       agentInstance: this.#instance,
+      monotonicUs: () => powers.monotonicUs(),
       log,
       onControl: (mux) => this.#startControl(mux),
       onBulkStream: (stream) => this.#acceptStream(stream),
@@ -112,7 +121,7 @@ export class GuestAgent {
   }
 
   async #receive(messages: ReturnType<ReturnType<typeof guestControlPort>["messages"]>): Promise<void> {
-    for await (const message of messages) this.#requests.handle(message);
+    for await (const message of messages) this.#requests.handle(message, this.#lanes.controlReadUs);
   }
 
   #ready(): GuestMessage {

@@ -4,6 +4,7 @@ import type { GuestPlaces } from "./powers.ts";
 const DEFAULT_PLACES: GuestPlaces = {
   control: "/dev/virtio-ports/capsem.control",
   bulk: "/dev/virtio-ports/capsem.bulk",
+  traffic: "/dev/virtio-ports/capsem.traffic",
   helper: "/opt/capsem/capsem-helper",
   workloadRoot: "/mnt/root",
   disk: "/dev/vdb",
@@ -15,6 +16,7 @@ const DEFAULT_PLACES: GuestPlaces = {
 const PLACE_OF: ReadonlyMap<string, keyof GuestPlaces> = new Map([
   ["--control", "control"],
   ["--bulk", "bulk"],
+  ["--traffic", "traffic"],
   ["--helper", "helper"],
   ["--workload-root", "workloadRoot"],
   ["--disk", "disk"],

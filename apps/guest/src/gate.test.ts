@@ -46,3 +46,13 @@ test("a gate that is closed again while others wait stays closed for them", asyn
   await waiting;
   expect(passed).toBe(true);
 });
+
+test("all who wait for an idle gate are told", async () => {
+  const gate = new Gate();
+  const work = defer<void>();
+  const passing = gate.pass(() => work.promise);
+  const told = Promise.all([gate.idle(), gate.idle()]);
+  work.resolve();
+  await passing;
+  expect(await told).toEqual([undefined, undefined]);
+});

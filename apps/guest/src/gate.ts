@@ -16,7 +16,10 @@ export class Gate {
       return await work();
     } finally {
       this.#underWay -= 1;
-      if (this.#underWay === 0) this.#idle?.resolve();
+      if (this.#underWay === 0) {
+        this.#idle?.resolve();
+        this.#idle = undefined;
+      }
     }
   }
 
@@ -31,7 +34,7 @@ export class Gate {
 
   async idle(): Promise<void> {
     while (this.#underWay > 0) {
-      this.#idle = defer();
+      this.#idle ??= defer();
       await this.#idle.promise;
     }
   }

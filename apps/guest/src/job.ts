@@ -9,6 +9,7 @@ import { GUEST_LIMITS } from "./limits.ts";
 import type { Zygote } from "./zygote.ts";
 
 const SIGKILL = 9;
+const RESIZE = "resize ";
 
 export interface JobPlan {
   readonly job: string;
@@ -38,7 +39,7 @@ export class Job {
   /** Resolves when stdin can be fed; undefined when there is nothing to feed any more. */
   readonly #stdin: Deferred<Zygote | undefined> = defer();
   /** Lines for the helper from before it had its request. */
-  readonly #early: string[] = [];
+  #early: string[] = [];
   #timer: NodeJS.Timeout | undefined;
   #timedOut = false;
 
@@ -67,7 +68,7 @@ export class Job {
 
   resize(size: HostBody<"job_resize">["terminal"]): void {
     const bounded = (side: number) => Math.min(side, HELPER_LIMITS.terminalSizeMax);
-    this.#say(`resize ${bounded(size.cols)} ${bounded(size.rows)}\n`);
+    this.#say(`${RESIZE}${bounded(size.cols)} ${bounded(size.rows)}\n`);
   }
 
   /** Ends it with all that lives in its cgroup. */
@@ -96,6 +97,8 @@ export class Job {
         this.output.pump(zygote.stderr, "stderr"),
       ]);
       const last = await this.#last(zygote);
+      // How long the host takes to read the rest is not the program's time.
+      clearTimeout(this.#timer);
       await moving;
       isHeld = last !== null && "held" in last && last.held;
       return this.#end(last);
@@ -140,7 +143,8 @@ export class Job {
 
   #end(last: HelperReport | null): JobEnd {
     const counts = {
-      timedOut: this.#timedOut,
+      // Nothing survives the end of its time: one that exits had done so by itself, and its end was late to be heard.
+      timedOut: this.#timedOut && last?.kind !== "exit",
       stdoutBytes: this.output.stdoutBytes,
       stderrBytes: this.output.stderrBytes,
     };
@@ -163,7 +167,16 @@ export class Job {
   }
 
   #say(line: string): void {
-    if (this.#zygote !== undefined) this.#zygote.send(line);
-    else if (this.#early.length < 64) this.#early.push(line);
+    if (this.#zygote !== undefined) {
+      this.#zygote.send(line);
+      return;
+    }
+    // Of one signal one waits, and of the sizes the last.
+    const isSame = (other: string) => other === line || (isResize(line) && isResize(other));
+    this.#early = [...this.#early.filter((other) => !isSame(other)), line];
   }
+}
+
+function isResize(line: string): boolean {
+  return line.startsWith(RESIZE);
 }

@@ -56,17 +56,20 @@ export class Jobs {
 
   /**
    * Runs one job to its end. `onStarted` is called once its program was executed; a guest Failure means that
-   * it never was.
+   * it never was. `readUs`: when `job_start` was read.
    */
-  async run(body: HostBody<"job_start">, onStarted: () => void): Promise<GuestBody<"job_done">> {
-    const startUs = this.#options.monotonicUs();
+  async run(
+    body: HostBody<"job_start">,
+    readUs: number,
+    onStarted: () => void,
+  ): Promise<GuestBody<"job_done">> {
     const { pool } = this.#options;
     let job: Job | undefined;
     try {
       job = this.#create(body);
       const end = await job.run(await pool.take(), onStarted);
       await job.output.end();
-      return this.#done(job, end, startUs);
+      return this.#done(job, end, readUs);
     } catch (error) {
       if (job === undefined) this.#early.take(body.job)?.reset("refused");
       else job.refuse();
@@ -160,7 +163,7 @@ export class Jobs {
     };
   }
 
-  #done(job: Job, end: JobEnd, startUs: number): GuestBody<"job_done"> {
+  #done(job: Job, end: JobEnd, readUs: number): GuestBody<"job_done"> {
     const memory = this.#outOfMemory(job.plan.cgroup, end);
     return {
       job: job.plan.job,
@@ -170,7 +173,7 @@ export class Jobs {
       ...(memory === undefined ? {} : { out_of_memory: memory }),
       stdout_bytes: end.stdoutBytes,
       stderr_bytes: end.stderrBytes,
-      agent_us: Math.max(0, Math.round(this.#options.monotonicUs() - startUs)),
+      agent_us: Math.max(0, Math.round(this.#options.monotonicUs() - readUs)),
     };
   }
 

@@ -21,6 +21,7 @@ export interface LanesOptions {
   /** Has the bulk lane's port. */
   readonly startRelay: (port: string) => ChildProcess;
   readonly agentInstance: string;
+  readonly monotonicUs: () => number;
   readonly log: Log;
   /** The control lane of a new generation; everything older is gone. */
   readonly onControl: (mux: Mux) => void;
@@ -41,9 +42,18 @@ export class Lanes {
   #relay: Relay | undefined;
   /** Kept for a bulk port that opens later than the control port. */
   #expected: Expectation | undefined;
+  #controlReadUs = 0;
 
   constructor(options: LanesOptions) {
     this.#options = options;
+  }
+
+  /**
+   * When the bytes were read that came last on the control lane. What they complete is handled before the next are read,
+   * so that it is also when the message arrived that is handled now.
+   */
+  get controlReadUs(): number {
+    return this.#controlReadUs;
   }
 
   /** Never resolves; rejects for a bug. */
@@ -83,6 +93,10 @@ export class Lanes {
         // Last: the console is slow, and the host waits for all of the above.
         this.#options.log.info("lane generation", { generation: hello.lane_generation });
       },
+    });
+    // The first listener, before anything is made of them.
+    port.input.on("data", () => {
+      this.#controlReadUs = this.#options.monotonicUs();
     });
     pump(port.input, lane);
   }

@@ -12,6 +12,8 @@ export const GUEST_LIMITS = {
   zygotesWarm: 2,
   /** A helper that was just started needs so long to reach its wait, under emulation. */
   zygoteSettleMs: 200,
+  /** So often it is looked at again, before a save goes on without it: a save that waits for ever is worse. */
+  zygoteSettleTries: 25,
   /** Starting one steals the only CPU from what has just been asked for (measured). */
   zygoteRefillDelayMs: 300,
   /** From the start line to the command's execve. */
@@ -43,6 +45,11 @@ export const GUEST_LIMITS = {
 
   /** Control messages that wait for the host's credit. Above it the host is gone or hostile: the lane is reset. */
   outboxBytesMax: 4_194_304,
+  /** The relay of tool calls: from its start to its sockets; and an answer, its start again included. */
+  trafficStartTimeoutMs: 5_000,
+  trafficOrderTimeoutMs: 10_000,
+  /** Before a relay that ended is started again. */
+  trafficRetryMs: 250,
   /** The helper that repairs, mounts and unmounts: journal recovery of the disk included. */
   repairTimeoutMs: 10_000,
   mountTimeoutMs: 30_000,
@@ -64,6 +71,8 @@ export const GUEST_LIMITS = {
 
   /** A ping's clock that differs by more sets ours. Under emulation messages are late by tens of milliseconds. */
   clockSkewMsMax: 500,
+  /** How long the answer to a shutdown may take to leave. */
+  lastWordsTimeoutMs: 1_000,
   /** Between the answer to a shutdown and the end of the machine. */
   powerOffDelayMs: 50,
 

@@ -12,7 +12,7 @@ const EMPTY_ENV = {};
 
 export function nodePowers(places: GuestPlaces): Powers {
   const start = (args: string[], stdio: ("pipe" | "ignore" | "inherit" | number)[]): ChildProcess =>
-    spawn(places.helper, args, { stdio, env: EMPTY_ENV, cwd: "/" });
+    started(spawn(places.helper, args, { stdio, env: EMPTY_ENV, cwd: "/" }));
   // Counting the processors reads and parses several files: not while a host waits for `ready`.
   const fixed = { memoryTotalBytes: totalmem(), cpus: Math.max(1, cpus().length) };
   return {
@@ -29,12 +29,21 @@ export function nodePowers(places: GuestPlaces): Powers {
       }
     },
     startZygote: () => new Zygote(start(["job"], ["pipe", "pipe", "pipe", "pipe"])),
+    isAtRest: (pid) => isAsleep(new Cgroup(`/proc/${pid}`).read("stat")),
     startRepair: () => start(["repair", places.machineId], ["pipe", "pipe", "inherit"]),
     startRelay: (port) => start(["relay", port], ["ignore", "pipe", "inherit", "pipe"]),
-    startInit: (root, cgroup, hostname) =>
-      start(["workload-init", root, cgroup, hostname], ["ignore", "pipe", "inherit"]),
+    startTraffic: () => start(["traffic", places.traffic], ["pipe", "pipe", "inherit"]),
+    startInit: (root, cgroup) => start(["workload-init", root, cgroup], ["pipe", "pipe", "inherit"]),
     powerOff: () => writeFileSync(places.sysrq, "o"),
   };
+}
+
+/** Throws the system's error where there are no descriptors for a child: Node tells of it later, and gives a child of none. */
+function started(child: ChildProcess): ChildProcess {
+  // Whoever has the child listens too; without a listener an error that comes later would end the agent.
+  child.on("error", () => undefined);
+  if ((child.stdio as unknown) !== undefined) return child;
+  throw Object.assign(new Error("Cannot start helper: no descriptor is free"), { code: "EMFILE" });
 }
 
 /** The agent goes on when the workload does its worst: out of its cgroup, first at the CPU, last to be killed. */
@@ -54,6 +63,11 @@ export function protectSelf(cgroups: string): string[] {
     refused.push("nice");
   }
   return refused;
+}
+
+/** Before it is executed it has our name, and while it starts it runs, or waits for the disk. */
+function isAsleep(stat: string | undefined): boolean {
+  return stat === undefined || stat.includes("(capsem-helper) S ");
 }
 
 function clocksource(): string {

@@ -5,6 +5,7 @@ import type { Zygote } from "./zygote.ts";
 export interface GuestPlaces {
   readonly control: string;
   readonly bulk: string;
+  readonly traffic: string;
   readonly helper: string;
   readonly workloadRoot: string;
   readonly disk: string;
@@ -29,9 +30,13 @@ export interface Powers {
   machine(): MachineFacts;
   writeLog(line: string): void;
   startZygote(): Zygote;
+  /** Whether a helper has got to where it waits; true as well for one that is gone. */
+  isAtRest(pid: number): boolean;
   startRepair(): ChildProcess;
   /** It opens the port; descriptor 3 is its control. */
   startRelay(port: string): ChildProcess;
-  startInit(root: string, cgroup: string, hostname: string): ChildProcess;
+  /** It waits to be told of a workload; then it enters that one's network. */
+  startTraffic(): ChildProcess;
+  startInit(root: string, cgroup: string): ChildProcess;
   powerOff(): void;
 }

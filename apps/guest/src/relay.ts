@@ -90,6 +90,8 @@ export class Relay implements Transport, Port {
    */
   async send(stream: MuxStream, window: FileWindow, isBetweenFrames: boolean): Promise<void> {
     const { fd, offset, length } = window;
+    // Nothing would ever say that it is over.
+    if (this.#isClosed || this.output.destroyed) throw lost();
     const boundary = isBetweenFrames ? this.#receivedBytes : NO_BOUNDARY;
     this.#bodies = (this.#bodies + 1) >>> 0;
     const number = this.#bodies;
@@ -147,10 +149,13 @@ export class Relay implements Transport, Port {
   }
 
   #lost(): void {
-    const failure = guestFailure("internal", "Cannot read file: the relay that sent it ended");
-    for (const over of this.#sending.values()) over.reject(failure);
+    for (const over of this.#sending.values()) over.reject(lost());
     this.#sending.clear();
   }
+}
+
+function lost(): Error {
+  return guestFailure("internal", "Cannot read file: the relay that sends it ended");
 }
 
 function head(record: Buffer, kind: number, length: number): void {

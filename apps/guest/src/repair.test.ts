@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { expect, test } from "vitest";
 import { Repair, RepairRefusal } from "./repair.ts";
+import { TestChild } from "./test-child.ts";
 
 /** A helper in shell that answers by the table of its script. */
 function repairBy(script: string): { repair: Repair; starts: () => number } {
@@ -52,4 +53,27 @@ test("a helper that is silent is given up", async () => {
 test("an answer that is none of the protocol is an error", async () => {
   const { repair } = repairBy(echo);
   await expect(repair.ask("odd")).rejects.toThrow(/malformed/);
+});
+
+test("after a helper that is silent the next question has another", async () => {
+  const { repair, starts } = repairBy(echo);
+  await expect(repair.ask("nothing", 20)).rejects.toThrow(/did not answer in 20 ms/);
+  expect(await repair.ask("block-size /dev/vdb")).toBe("512");
+  expect(starts()).toBe(2);
+});
+
+test("what a helper said before its end, and is read after it, answers no other one's question", async () => {
+  const children: TestChild[] = [];
+  const repair = new Repair(() => {
+    const child = new TestChild();
+    children.push(child);
+    return child.asChild;
+  });
+  const first = repair.ask("block-size /dev/vdb");
+  children[0]?.exit(1);
+  await expect(first).rejects.toMatchObject({ kind: "internal" });
+  const second = repair.ask("sync");
+  children[0]?.say("ok 512");
+  setImmediate(() => children[1]?.say("ok"));
+  expect(await second).toBe("");
 });

@@ -16,14 +16,19 @@ export class RepairRefusal extends Error {
   }
 }
 
+/** One helper, with what was asked of it: an answer that it gives late is nobody else's. */
+interface Run {
+  readonly child: ChildProcess;
+  readonly waiting: Deferred<string>[];
+}
+
 /**
  * The long-lived `capsem-helper repair`: it waits in the golden, so that clock, entropy and names are right
  * one round trip after a restore. One answer line a command, in order.
  */
 export class Repair {
   readonly #spawn: () => ChildProcess;
-  #child: ChildProcess | undefined;
-  readonly #waiting: Deferred<string>[] = [];
+  #run: Run | undefined;
 
   constructor(spawn: () => ChildProcess) {
     this.#spawn = spawn;
@@ -36,13 +41,14 @@ export class Repair {
   /** What follows "ok". Throws RepairRefusal, or Failure("internal") when the helper is lost or silent. */
   async ask(command: string, timeoutMs: number = GUEST_LIMITS.repairTimeoutMs): Promise<string> {
     const verb = command.split(" ", 1)[0] ?? "";
-    const child = this.#running();
+    const run = this.#running();
     const answer = defer<string>();
-    this.#waiting.push(answer);
-    child.stdin?.write(`${command}\n`);
+    run.waiting.push(answer);
+    run.child.stdin?.write(`${command}\n`);
     const line = await within(answer.promise, timeoutMs, () => {
       // Answers come in order: after a lost one nothing could be told apart any more.
-      child.kill("SIGKILL");
+      run.child.kill("SIGKILL");
+      this.#lost(run);
       return guestFailure("internal", `Cannot ${verb}: the helper did not answer in ${timeoutMs} ms`);
     });
     const report = parseReport(line);
@@ -53,32 +59,32 @@ export class Repair {
     throw guestFailure("internal", `Cannot ${verb}: the helper's answer is malformed`);
   }
 
-  #running(): ChildProcess {
-    if (this.#child !== undefined) return this.#child;
+  #running(): Run {
+    if (this.#run !== undefined) return this.#run;
     const child = this.#spawn();
-    this.#child = child;
+    const run: Run = { child, waiting: [] };
+    this.#run = run;
     child.stdin?.on("error", () => child.kill("SIGKILL"));
-    child.once("error", () => this.#lost(child));
-    child.once("exit", () => this.#lost(child));
+    child.once("error", () => this.#lost(run));
+    child.once("exit", () => this.#lost(run));
     assert(child.stdout, "the repair helper has a stdout");
-    const reader = new ReportReader(child.stdout);
-    this.#receive(reader).then(
-      () => this.#lost(child),
+    this.#receive(run, new ReportReader(child.stdout)).then(
+      () => this.#lost(run),
       () => child.kill("SIGKILL"),
     );
-    return child;
+    return run;
   }
 
-  async #receive(reader: ReportReader): Promise<void> {
+  async #receive(run: Run, reader: ReportReader): Promise<void> {
     for (let line = await reader.line(); line !== null; line = await reader.line()) {
-      this.#waiting.shift()?.resolve(line);
+      run.waiting.shift()?.resolve(line);
     }
   }
 
-  #lost(child: ChildProcess): void {
-    if (this.#child !== child) return;
-    this.#child = undefined;
-    for (const waiter of this.#waiting.splice(0)) {
+  /** The next question starts another. */
+  #lost(run: Run): void {
+    if (this.#run === run) this.#run = undefined;
+    for (const waiter of run.waiting.splice(0)) {
       waiter.reject(guestFailure("internal", "Cannot repair the guest: the helper ended"));
     }
   }

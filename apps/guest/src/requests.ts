@@ -11,6 +11,7 @@ import type { Log } from "./log.ts";
 import { messageBytes } from "./message-size.ts";
 import type { Outbox } from "./outbox.ts";
 import { readExactly } from "./read-exactly.ts";
+import type { Traffic } from "./traffic.ts";
 import type { Transfers } from "./transfers.ts";
 import type { Trees } from "./trees.ts";
 import type { Workload } from "./workload.ts";
@@ -22,6 +23,7 @@ export interface RequestsOptions {
   readonly listings: Listings;
   readonly trees: Trees;
   readonly transfers: Transfers;
+  readonly traffic: Traffic;
   readonly gate: Gate;
   readonly outbox: Outbox;
   readonly log: Log;
@@ -43,8 +45,9 @@ type Answer = (message: GuestMessage) => void;
 export class Requests {
   readonly #options: RequestsOptions;
   #journal = new Journal(GUEST_LIMITS.journalEntriesMax, GUEST_LIMITS.journalBytesMax);
-  /** Between prepare_snapshot and thaw. */
-  #isFrozen = false;
+  /** From prepare_snapshot to thaw; one that was given up is not the one that is here. */
+  #save: object | undefined;
+  #isShuttingDown = false;
   #underWay = 0;
   #idle: Deferred<void> | undefined;
   #isSettingClock = false;
@@ -53,9 +56,10 @@ export class Requests {
     this.#options = options;
   }
 
-  handle(message: HostMessage): void {
+  /** `readUs`: when the last of its bytes was read. */
+  handle(message: HostMessage, readUs: number): void {
     if (message.name === "ping") this.#pong(message.body);
-    else if (message.name !== "host_ack") this.#begin(message);
+    else if (message.name !== "host_ack") this.#begin(message, readUs);
   }
 
   /**
@@ -63,7 +67,7 @@ export class Requests {
    * again, so what the journal knows would answer the wrong question.
    */
   renew(): void {
-    if (!this.#isFrozen) return;
+    if (this.#save === undefined) return;
     this.#journal = new Journal(GUEST_LIMITS.journalEntriesMax, GUEST_LIMITS.journalBytesMax);
     this.#thaw();
   }
@@ -95,7 +99,7 @@ export class Requests {
       });
   }
 
-  #begin(request: Request): void {
+  #begin(request: Request, readUs: number): void {
     const { id } = request.body;
     const known = this.#journal.take(id);
     if (known !== undefined) {
@@ -107,9 +111,9 @@ export class Requests {
     const send = (message: GuestMessage, last: boolean) => {
       isAnswered = true;
       journal.record(id, message, messageBytes(message), last);
-      this.#options.outbox.put(message);
+      this.#options.outbox.put(message, readUs);
     };
-    this.#run(request, send).catch((error: unknown) => {
+    this.#run(request, readUs, send).catch((error: unknown) => {
       this.#refuse(request, error, isAnswered, (message) => send(message, true));
     });
   }
@@ -128,7 +132,11 @@ export class Requests {
   }
 
   /** `send` is called once for most requests, twice for a job. */
-  async #run(request: Request, send: (message: GuestMessage, last: boolean) => void): Promise<void> {
+  async #run(
+    request: Request,
+    readUs: number,
+    send: (message: GuestMessage, last: boolean) => void,
+  ): Promise<void> {
     const { jobs } = this.#options;
     const answer: Answer = (message) => send(message, true);
     if (request.name === "prepare_snapshot") return this.#prepareSnapshot(request.body, answer);
@@ -137,10 +145,13 @@ export class Requests {
       this.#thaw();
       return answer(ack(request.body.id));
     }
-    if (this.#isFrozen) throw guestFailure("wrong_state", "Cannot start work: the VM is being saved");
+    if (this.#save !== undefined)
+      throw guestFailure("wrong_state", "Cannot start work: the VM is being saved");
+    if (this.#isShuttingDown) throw guestFailure("wrong_state", "Cannot start work: the VM is shutting down");
     if (request.name !== "job_start") return this.#count(() => this.#perform(request, answer));
     const { id, job } = request.body;
-    const done = await jobs.run(request.body, () => send({ name: "job_started", body: { id, job } }, false));
+    const started = () => send({ name: "job_started", body: { id, job } }, false);
+    const done = await jobs.run(request.body, readUs, started);
     answer({ name: "job_done", body: done });
   }
 
@@ -148,7 +159,7 @@ export class Requests {
     request: Exclude<Request, { name: "prepare_snapshot" | "shutdown" | "thaw" | "job_start" }>,
     answer: Answer,
   ): Promise<void> {
-    const { workload, jobs, files, listings, trees } = this.#options;
+    const { workload, jobs, files, listings, trees, traffic } = this.#options;
     const { id } = request.body;
     const fileAnswer = (facts: object = {}) => answer({ name: "file_answer", body: { id, ...facts } });
     switch (request.name) {
@@ -160,6 +171,9 @@ export class Requests {
         return answer(ack(id));
       case "mount_disk":
         await workload.mount(request.body.capacity_bytes);
+        return answer(ack(id));
+      case "reopen_traffic":
+        await traffic.reopen(request.body.marker, request.body.lane_generation);
         return answer(ack(id));
       case "job_signal":
         jobs.signal(request.body);
@@ -214,29 +228,45 @@ export class Requests {
       await work();
     } finally {
       this.#underWay -= 1;
-      if (this.#underWay === 0) this.#idle?.resolve();
+      if (this.#underWay === 0) {
+        this.#idle?.resolve();
+        this.#idle = undefined;
+      }
     }
   }
 
+  /** Resolves when no operation and no frame is under way. */
+  async #quiet(): Promise<void> {
+    while (this.#underWay > 0) {
+      this.#idle ??= defer();
+      await this.#idle.promise;
+    }
+    await this.#options.gate.idle();
+  }
+
   async #prepareSnapshot({ id, unmount }: HostBody<"prepare_snapshot">, answer: Answer): Promise<void> {
-    const { gate, outbox, workload } = this.#options;
-    this.#isFrozen = true;
+    const { gate, outbox, workload, fillHelpers } = this.#options;
+    if (this.#isShuttingDown)
+      throw guestFailure("wrong_state", "Cannot prepare the save: the VM is shutting down");
+    const save = {};
+    this.#save = save;
     gate.close();
-    const quiet = async () => {
-      if (this.#underWay > 0) {
-        this.#idle = defer();
-        await this.#idle.promise;
-      }
-      await gate.idle();
+    outbox.release();
+    // A thaw, another lane or another save came: what follows would stop a VM that goes on.
+    const goOn = () => {
+      if (this.#save !== save) throw guestFailure("wrong_state", "Cannot prepare the save: it was given up");
     };
     try {
-      await within(quiet(), GUEST_LIMITS.quiesceTimeoutMs, () =>
+      await within(this.#quiet(), GUEST_LIMITS.quiesceTimeoutMs, () =>
         guestFailure("wrong_state", `Cannot prepare the save: ${this.#underWay} operations are under way`),
       );
+      goOn();
       if (unmount) await workload.release();
-      await this.#options.fillHelpers();
+      goOn();
+      await fillHelpers();
+      goOn();
     } catch (error) {
-      this.#thaw();
+      if (this.#save === save) this.#thaw();
       throw error;
     }
     answer(ack(id));
@@ -244,14 +274,16 @@ export class Requests {
   }
 
   #thaw(): void {
-    this.#isFrozen = false;
+    this.#save = undefined;
     this.#options.gate.open();
     this.#options.outbox.release();
   }
 
   async #shutDown(id: string, answer: Answer): Promise<void> {
     const { endWorkload, outbox, powerOff, log } = this.#options;
-    this.#isFrozen = true;
+    this.#isShuttingDown = true;
+    // A save that is under way is given up: its silence would take this answer too.
+    this.#thaw();
     try {
       await endWorkload();
       answer(ack(id));
@@ -260,7 +292,10 @@ export class Requests {
       const message = "Cannot unmount the disk: its journal will be replayed at the next start";
       answer({ name: "error", body: { id, kind: "internal", message } });
     }
-    await outbox.flushed();
+    // A host that reads no more does not keep the machine on.
+    await within(outbox.flushed(), GUEST_LIMITS.lastWordsTimeoutMs).catch((error: unknown) =>
+      log.warn("the host was not told of the shutdown", { error: messageOf(error) }),
+    );
     // The last frame must have left the port before the machine is gone.
     setTimeout(powerOff, GUEST_LIMITS.powerOffDelayMs);
   }

@@ -9,7 +9,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { buildSync } from "esbuild";
-import { helperBuildCommand } from "../../../guest-image/helper/build.ts";
+import { putHelper } from "../../../guest-image/helper/testing/compiled.ts";
 
 /** Why these tests cannot run here; undefined when they can. */
 export function skipReason(): string | undefined {
@@ -67,7 +67,7 @@ export class AgentRig {
   readonly dir: string;
   readonly cgroup: string;
   readonly #servers: Server[] = [];
-  readonly #arrivals = { control: new Arrivals(), bulk: new Arrivals() };
+  readonly #arrivals = { control: new Arrivals(), bulk: new Arrivals(), traffic: new Arrivals() };
   #child: ChildProcess | undefined;
   log = "";
 
@@ -78,11 +78,7 @@ export class AgentRig {
 
   async start(): Promise<void> {
     const { dir } = this;
-    const [gcc = "gcc", ...args] = helperBuildCommand(
-      new URL("../../../guest-image/helper", import.meta.url).pathname,
-      join(dir, "capsem-helper"),
-    );
-    execFileSync(gcc, args, { stdio: "inherit" });
+    putHelper(join(dir, "capsem-helper"));
     buildSync({
       entryPoints: [new URL("main.ts", import.meta.url).pathname],
       bundle: true,
@@ -91,7 +87,7 @@ export class AgentRig {
       format: "cjs",
       outfile: join(dir, "guest.cjs"),
     });
-    for (const lane of ["control", "bulk"] as const) await this.#listen(lane);
+    for (const lane of ["control", "bulk", "traffic"] as const) await this.#listen(lane);
     this.#child = spawn("unshare", ["-mu", "sh", "-c", SCRIPT, "rig", ...this.#agentCommand()], {
       env: {
         PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
@@ -106,7 +102,7 @@ export class AgentRig {
   }
 
   /** The agent's newest connection of a lane; waits for it. */
-  accept(lane: "control" | "bulk"): Promise<Socket> {
+  accept(lane: "control" | "bulk" | "traffic"): Promise<Socket> {
     return this.#arrivals[lane].next();
   }
 
@@ -116,11 +112,29 @@ export class AgentRig {
 
   /** Processes of the agent itself, to kill it. */
   agentPid(): number {
+    const [pid] = this.#pidsOf("guest.cjs");
+    if (pid === undefined) throw new Error("the agent does not run");
+    return pid;
+  }
+
+  /** The pid of the relay of tool calls that runs now. */
+  relayPid(): number | undefined {
+    return this.#pidsOf("\0traffic\0")[0];
+  }
+
+  /** Helpers of jobs and files: those that stand ready, work, or are held. */
+  zygotePids(): number[] {
+    return this.#pidsOf("\0job\0");
+  }
+
+  /** Of the agent and its neighbours, whose command line has this part. */
+  #pidsOf(part: string): number[] {
     const procs = readFileSync(`/proc/${this.#child?.pid}/root${this.cgroup}/agent/cgroup.procs`, "utf8");
-    for (const pid of procs.trim().split("\n")) {
-      if (readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("guest.cjs")) return Number(pid);
-    }
-    throw new Error("the agent does not run");
+    return procs
+      .trim()
+      .split("\n")
+      .map(Number)
+      .filter((pid) => commandLine(pid).includes(part));
   }
 
   /** A path of the rig's mount namespace, as this process sees it. */
@@ -155,6 +169,7 @@ export class AgentRig {
     const places = {
       control: join(dir, "control"),
       bulk: join(dir, "bulk"),
+      traffic: join(dir, "traffic"),
       helper: join(dir, "capsem-helper"),
       "workload-root": "/mnt/root",
       disk: "/dev/none",
@@ -166,7 +181,7 @@ export class AgentRig {
     return [process.execPath, join(dir, "guest.cjs"), ...options];
   }
 
-  async #listen(lane: "control" | "bulk"): Promise<void> {
+  async #listen(lane: "control" | "bulk" | "traffic"): Promise<void> {
     const path = join(this.dir, lane);
     if (existsSync(path)) rmSync(path);
     const server = createServer((socket) => {
@@ -196,5 +211,14 @@ class Arrivals {
         this.#wake = resolve;
       });
     }
+  }
+}
+
+/** Nothing of a process that ended meanwhile. */
+function commandLine(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8");
+  } catch {
+    return "";
   }
 }

@@ -16,6 +16,7 @@ export class WaitingStreams {
 
   put(stream: MuxStream): void {
     if (this.#waiting.get(stream.tag)?.isOver === true) this.take(stream.tag);
+    if (this.#waiting.size >= GUEST_LIMITS.rendezvousWaitingMax) this.#forgetOver();
     if (this.#waiting.has(stream.tag) || this.#waiting.size >= GUEST_LIMITS.rendezvousWaitingMax) {
       stream.reset("refused");
       return;
@@ -34,5 +35,14 @@ export class WaitingStreams {
     this.#waiting.delete(tag);
     clearTimeout(found.timer);
     return found.stream;
+  }
+
+  /** The oldest that is over leaves its place to one that lives. */
+  #forgetOver(): void {
+    for (const [tag, { isOver }] of this.#waiting) {
+      if (!isOver) continue;
+      this.take(tag);
+      return;
+    }
   }
 }

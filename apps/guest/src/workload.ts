@@ -1,6 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { existsSync } from "node:fs";
-import { assert, ignore, sleep, within } from "@capsem/base";
+import { assert, ignore, messageOf, sleep, within } from "@capsem/base";
 import type { HostBody } from "@capsem/wire";
 import { type Cgroup, prepareWork } from "./cgroup.ts";
 import { type Environment, parseEnvironment } from "./environment.ts";
@@ -10,6 +10,7 @@ import { GUEST_LIMITS } from "./limits.ts";
 import type { Log } from "./log.ts";
 import { type Repair, RepairRefusal } from "./repair.ts";
 import { ReportReader } from "./report-reader.ts";
+import type { Traffic } from "./traffic.ts";
 
 export interface WorkloadOptions {
   /** Where the workload root is mounted, and the device that carries it. */
@@ -18,14 +19,20 @@ export interface WorkloadOptions {
   readonly work: Cgroup;
   readonly memoryTotalBytes: number;
   readonly repair: Repair;
+  /** Runs as long as the workload's first process does. */
+  readonly traffic: Traffic;
   readonly log: Log;
-  /** Starts `capsem-helper workload-init`. */
-  readonly startInit: (root: string, cgroup: string, hostname: string) => ChildProcess;
+  /** Starts `capsem-helper workload-init`, which waits to be told its name. */
+  readonly startInit: (root: string, cgroup: string) => ChildProcess;
 }
 
 interface Init {
   readonly pid: number;
+  readonly child: ChildProcess;
+  readonly reader: ReportReader;
   readonly ended: Promise<void>;
+  /** Its end may be heard before its last words are. */
+  isOver: boolean;
 }
 
 /** The workload: its disk, its root and its namespaces, from the mount to the unmount. */
@@ -36,8 +43,12 @@ export class Workload {
   environment: Environment = new Map();
   #hostname = "capsem";
   #init: Init | undefined;
+  /** The next workload's, in namespaces of its own: it waits for its root, in a golden too. */
+  #prepared: Init | undefined;
+  #preparing: Promise<Init> | undefined;
   #isMounted: boolean;
-  #isMounting = false;
+  #mounting: Promise<void> | undefined;
+  #unmounting: Promise<string> | undefined;
 
   constructor(options: WorkloadOptions) {
     this.#options = options;
@@ -100,16 +111,47 @@ export class Workload {
   }
 
   async mount(capacityBytes: number | undefined): Promise<void> {
-    if (this.#init !== undefined || this.#isMounting) {
+    if (this.#init !== undefined || this.#mounting !== undefined) {
       throw guestFailure("wrong_state", "Cannot mount the disk: it is mounted");
     }
-    this.#isMounting = true;
+    this.#mounting = this.#bringUp(capacityBytes).finally(() => {
+      this.#mounting = undefined;
+    });
+    return this.#mounting;
+  }
+
+  /** Has the first process of the next workload stand ready. A mount that finds none starts one. */
+  async prepareInit(): Promise<void> {
+    if (this.#init !== undefined || this.#mounting !== undefined || this.#unmounting !== undefined) return;
     try {
-      await this.#mount(capacityBytes);
-      this.#init = await this.#startInit();
-    } finally {
-      this.#isMounting = false;
+      await this.#nextInit();
+    } catch (error) {
+      this.#options.log.warn("the workload's first process is not prepared", { error: messageOf(error) });
     }
+  }
+
+  async #bringUp(capacityBytes: number | undefined): Promise<void> {
+    this.#checkWanted();
+    await this.#mount(capacityBytes);
+    this.#checkWanted();
+    const init = await this.#startInit();
+    this.#prepared = undefined;
+    this.#init = init;
+  }
+
+  /** An unmount waits for what it meets. */
+  #checkWanted(): void {
+    if (this.#unmounting === undefined) return;
+    throw guestFailure("wrong_state", "Cannot mount the disk: it is being unmounted");
+  }
+
+  #nextInit(): Promise<Init> {
+    if (this.#preparing !== undefined) return this.#preparing;
+    if (this.#prepared !== undefined) return Promise.resolve(this.#prepared);
+    this.#preparing = this.#startPrepared().finally(() => {
+      this.#preparing = undefined;
+    });
+    return this.#preparing;
   }
 
   async #mount(capacityBytes: number | undefined): Promise<void> {
@@ -127,14 +169,25 @@ export class Workload {
   }
 
   /** Kills everything, writes everything, takes the disk away. Answers what was left busy, or "". */
-  async unmount(): Promise<string> {
-    const init = this.#init;
+  unmount(): Promise<string> {
+    this.#unmounting ??= this.#unmount().finally(() => {
+      this.#unmounting = undefined;
+    });
+    return this.#unmounting;
+  }
+
+  async #unmount(): Promise<string> {
+    this.work.kill();
+    // What is being started is killed by that, or given up at its next step; each has its own time limits.
+    await Promise.allSettled([this.#mounting, this.#preparing]);
+    const init = this.#init ?? this.#prepared;
     this.work.kill();
     if (init !== undefined) {
       await within(init.ended, GUEST_LIMITS.killTimeoutMs, () =>
         guestFailure("internal", "Cannot unmount the disk: the workload did not end"),
       );
     }
+    await this.#options.traffic.close();
     if (!this.#isMounted) return "";
     const words = await this.#ask("unmount-disk", "unmount the disk", GUEST_LIMITS.unmountTimeoutMs);
     this.#isMounted = false;
@@ -164,30 +217,53 @@ export class Workload {
   }
 
   async #startInit(): Promise<Init> {
-    const cgroup = this.work.child("init");
-    const child = this.#options.startInit(this.root, cgroup.path, this.#hostname);
-    assert(child.stdout, "workload-init has a stdout");
+    const init = await this.#nextInit();
+    this.#checkWanted();
+    init.child.stdin?.write(`start ${this.#hostname}\n`);
+    await this.#answer(init.child, init.reader, "ready");
+    if (init.isOver) throw guestFailure("internal", "Cannot start the workload: its first process ended");
+    return init;
+  }
+
+  /** With its namespaces, and the relay of tool calls in them. */
+  async #startPrepared(): Promise<Init> {
+    const child = this.#options.startInit(this.root, this.work.child("init").path);
+    assert(child.stdin && child.stdout, "workload-init has a stdin and a stdout");
+    child.stdin.on("error", () => child.kill("SIGKILL"));
     const reader = new ReportReader(child.stdout);
     const ended = new Promise<void>((resolve) => {
       child.once("exit", () => resolve());
       child.once("error", () => resolve());
     });
+    const pid = await this.#answer(child, reader, "prepared");
+    const init: Init = { pid, child, reader, ended, isOver: false };
+    this.#prepared = init;
+    ignore(ended.then(() => this.#forget(init)));
+    await this.#options.traffic.open(init.pid);
+    return init;
+  }
+
+  /** Its process id, which each of its answers names. */
+  async #answer(child: ChildProcess, reader: ReportReader, word: "prepared" | "ready"): Promise<number> {
     const line = await within(reader.line(), GUEST_LIMITS.mountTimeoutMs, () => {
       child.kill("SIGKILL");
       return guestFailure("internal", "Cannot start the workload: its first process did not answer");
     });
-    const pid = line?.startsWith("ready ") ? parseCount(line.slice(6)) : undefined;
+    const pid = line?.startsWith(`${word} `) ? parseCount(line.slice(word.length + 1)) : undefined;
     if (pid === undefined || pid < 2) {
       child.kill("SIGKILL");
       throw guestFailure("internal", `Cannot start the workload: ${line ?? "its first process ended"}`);
     }
-    const init: Init = { pid, ended };
-    const forget = ended.then(() => {
-      if (this.#init === init) this.#init = undefined;
-      this.#options.log.info("the workload's first process ended");
-    });
-    ignore(forget);
-    return init;
+    return pid;
+  }
+
+  #forget(init: Init): void {
+    this.#options.log.info("the workload's first process ended");
+    init.isOver = true;
+    if (this.#init === init) this.#init = undefined;
+    else if (this.#prepared === init) this.#prepared = undefined;
+    else return;
+    ignore(this.#options.traffic.close());
   }
 }
 

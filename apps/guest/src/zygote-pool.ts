@@ -8,6 +8,7 @@ import type { Zygote } from "./zygote.ts";
  */
 export class ZygotePool {
   readonly #spawn: () => Zygote;
+  readonly #isAtRest: (pid: number) => boolean;
   readonly #onFailure: (error: unknown) => void;
   readonly #idle: Zygote[] = [];
   readonly #waiting: Deferred<Zygote>[] = [];
@@ -16,8 +17,9 @@ export class ZygotePool {
   #isPumping = false;
   #isClosed = false;
 
-  constructor(spawn: () => Zygote, onFailure: (error: unknown) => void) {
+  constructor(spawn: () => Zygote, isAtRest: (pid: number) => boolean, onFailure: (error: unknown) => void) {
     this.#spawn = spawn;
+    this.#isAtRest = isAtRest;
     this.#onFailure = onFailure;
   }
 
@@ -51,6 +53,11 @@ export class ZygotePool {
     this.#refillTimer = undefined;
     while (!this.#isClosed && this.#idle.length < GUEST_LIMITS.zygotesWarm) this.#idle.push(this.#add());
     await sleep(GUEST_LIMITS.zygoteSettleMs);
+    // On a crowded host they are not there yet, and every fork would have them start once more.
+    const isSettled = () => this.#idle.every(({ pid }) => pid === undefined || this.#isAtRest(pid));
+    for (let tries = 0; tries < GUEST_LIMITS.zygoteSettleTries && !isSettled(); tries++) {
+      await sleep(GUEST_LIMITS.zygoteSettleMs);
+    }
   }
 
   /** Something that used a helper ended: the pause begins again. */
