@@ -1,0 +1,55 @@
+/** What lies between the ways in (frames, HTTP, the host) and the rail: neither knows how the other works. */
+
+/** Of one message, as whoever sent it claims. */
+export interface Origin {
+  readonly processName: string | null;
+}
+
+/**
+ * One client: the stream of a framed client, a session or a single request over HTTP, or the host. Ids of its requests
+ * are its own; nobody else sees an answer to them.
+ */
+export interface Client {
+  readonly transport: "framed" | "http" | "direct";
+  /** What taints one message taints what comes later on the same key: a session; over HTTP without one, the VM's own. */
+  readonly taintKey: string;
+  /** The era that its transport fixed: an HTTP request says its protocol version in a header. Null: not known yet. */
+  readonly protocolHint: string | null;
+  /** Headers `Mcp-Param-*` of its one request, by their names in lower case. Undefined where its revision has none. */
+  readonly paramHeaders?: ReadonlyMap<string, string>;
+  /**
+   * A whole JSON-RPC message for it. `about` is the id (as JSON text) of the client's request that it belongs to: an
+   * answer, progress, a request of a server in the course of it; null for what belongs to none. False: there is no way
+   * to it, such as a client over HTTP that waits on no stream.
+   */
+  send(message: string, about: string | null): Promise<boolean>;
+  /** Aborts when it is gone. */
+  readonly gone: AbortSignal;
+}
+
+/** What a client is to the rail, from its first message to its end. */
+export interface Conversation {
+  /**
+   * One JSON-RPC message, whole; the ways in have checked that it is one. Never rejects: what is wrong with it is
+   * answered. Calls run side by side. Resolves when nothing more comes of it: a request, when its answer was sent or there
+   * will be none.
+   */
+  receive(message: string, origin: Origin): Promise<void>;
+  /** The client is gone: its calls are cancelled, its subscriptions end. */
+  close(): void;
+}
+
+export interface Rail {
+  open(client: Client): Conversation;
+  /** A name that is ours was asked for what it does not serve; recorded, and answered by the caller. */
+  reserved(request: {
+    readonly host: string;
+    readonly port: number | null;
+    /** Null of what is no HTTP. */
+    readonly method: string | null;
+    readonly path: string | null;
+    readonly processName: string | null;
+    /** What it was answered with; null: its stream was reset. */
+    readonly status: number | null;
+  }): void;
+}

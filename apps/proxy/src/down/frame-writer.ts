@@ -1,0 +1,50 @@
+import { type Deferred, defer, Failure } from "@capsem/base";
+import { encodeMcpMessage, type MuxStream } from "@capsem/wire";
+import type { DownLimits } from "./limits.ts";
+
+/** The direction to a framed client: messages leave in the order of their calls, whole frames of one together. */
+export class FrameWriter {
+  readonly #stream: MuxStream;
+  readonly #limits: DownLimits;
+  #unsentBytes = 0;
+  #room: Deferred<void> | undefined;
+
+  constructor(stream: MuxStream, limits: DownLimits) {
+    this.#stream = stream;
+    this.#limits = limits;
+  }
+
+  /** False: the stream is over. Throws Failure("too_large"). */
+  async write(streamId: number, text: string): Promise<boolean> {
+    const frames = encodeMcpMessage({ streamId, processName: "" }, text);
+    let bytes = 0;
+    for (const frame of frames) bytes += frame.length;
+    if (this.#unsentBytes + bytes > this.#limits.unsentBytesMax) {
+      // It sends and sends and takes nothing.
+      this.#stream.reset("cancelled");
+      return false;
+    }
+    this.#unsentBytes += bytes;
+    try {
+      // Begun in one turn, so that no other message comes between.
+      await Promise.all(frames.map((frame) => this.#stream.write(frame)));
+      return true;
+    } catch (thrown) {
+      if (thrown instanceof Failure) return false;
+      throw thrown;
+    } finally {
+      this.#unsentBytes -= bytes;
+      if (this.#unsentBytes <= this.#limits.unsentBytesHigh) {
+        this.#room?.resolve();
+        this.#room = undefined;
+      }
+    }
+  }
+
+  /** Resolves when the client takes what it is sent, or is gone; undefined: it does. */
+  room(): Promise<void> | undefined {
+    if (this.#unsentBytes <= this.#limits.unsentBytesHigh) return undefined;
+    this.#room ??= defer();
+    return this.#room.promise;
+  }
+}
