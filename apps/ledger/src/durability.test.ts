@@ -16,7 +16,7 @@ import {
 import { confinedWords, type LedgerProcess } from "./testing/ledger-process.ts";
 
 const SOAK = process.env.CAPSEM_SOAK === "1";
-const ROUNDS = SOAK ? 50 : 20;
+const ROUNDS = SOAK ? 50 : 8;
 
 /** Rows that a producer has not heard of yet, sent again to each new process: what the service does. */
 class Producer {

@@ -3,9 +3,9 @@ import type { LedgerPlan } from "@capsem/api";
 import { messageOf, within } from "@capsem/base";
 import type { Seal } from "@capsem/jail";
 import { createPeer, type Peer } from "@capsem/rpc";
+import type { Log } from "@capsem/worker";
 import { Ledgers } from "./ledgers.ts";
 import { APP_LIMITS } from "./limits.ts";
-import type { Log } from "./log.ts";
 import { methodsOf } from "./methods.ts";
 import { KeeperThread, WriterThread } from "./thread.ts";
 

@@ -1,7 +1,8 @@
 import { open } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { LedgerHead, LedgerParams, LedgerResult } from "@capsem/api";
-import { Failure } from "@capsem/base";
+import { decodeRows, type RowsMessage } from "@capsem/api/ledger-row";
+import { defer, Failure } from "@capsem/base";
 import {
   archiveLedger,
   exportLines,
@@ -28,7 +29,7 @@ import {
   verifyChain,
 } from "@capsem/ledger";
 import type { MuxStream } from "@capsem/wire";
-import type { Log } from "./log.ts";
+import type { Log } from "@capsem/worker";
 import type { KeeperThread, WriterThread } from "./thread.ts";
 import { nextTurn, Walks } from "./walks.ts";
 
@@ -47,6 +48,8 @@ export class Ledgers {
   readonly #walks = new Walks();
   /** Ledgers whose folder is known to be on the disk. */
   readonly #synced = new Set<string>();
+  /** Ledgers whose files are being moved or removed; whoever would open one waits for that. */
+  readonly #moving = new Map<string, Promise<void>>();
 
   constructor(parts: LedgersParts) {
     this.#parts = parts;
@@ -65,6 +68,7 @@ export class Ledgers {
         );
       }
     }
+    await this.#inPlace(ledger);
     const standing = await this.#parts.writer.call("open", { ledger, producer, generation, checkpoint });
     this.#parts.keeper.touched(ledger);
     return standing;
@@ -73,16 +77,14 @@ export class Ledgers {
   /** Rows are checked and hashed here, beside the thread that commits the ones before them. */
   async append(producer: string, params: AppendParams): Promise<LedgerResult<"producer", "ledger.append">> {
     const { ledger, generation, first } = params;
-    if (params.rows.length > LEDGER_LIMITS.appendRowsMax) {
-      throw ledgerFailure(
-        "bad_row",
-        `Cannot append: ${params.rows.length} rows are more than one append may have`,
-      );
+    const list = listOf(params);
+    if (list.length > LEDGER_LIMITS.appendRowsMax) {
+      throw ledgerFailure("bad_row", `Cannot append: ${list.length} rows are more than one append may have`);
     }
     const rows: Row[] = [];
     const hashes: string[] = [];
     let characters = 0;
-    for (const [index, raw] of params.rows.entries()) {
+    for (const [index, raw] of list.entries()) {
       const row = parseRow(raw);
       rows.push(row);
       hashes.push(rowHash({ producer, generation, seq: first + index }, row));
@@ -103,6 +105,7 @@ export class Ledgers {
     const { ledger, rows, head, signature, key_id: keyId } = params;
     checkName(signature);
     checkName(keyId);
+    await this.#inPlace(ledger);
     await this.#parts.writer.call("sign", { ledger, head: { rows, head }, signature, keyId });
     await this.#sync(ledger);
   }
@@ -167,16 +170,14 @@ export class Ledgers {
   }
 
   async archive(ledger: string): Promise<string> {
-    await this.#release(ledger);
     const { root, now, log } = this.#parts;
-    const name = archiveLedger(root, ledger, now());
+    const name = await this.#move(ledger, () => archiveLedger(root, ledger, now()));
     log("warning", "a ledger was set aside", { ledger, name });
     return name;
   }
 
   async remove(ledger: string): Promise<void> {
-    await this.#release(ledger);
-    removeLedger(this.#parts.root, ledger);
+    await this.#move(ledger, () => removeLedger(this.#parts.root, ledger));
     this.#parts.log("warning", "a ledger was removed", { ledger });
   }
 
@@ -187,6 +188,25 @@ export class Ledgers {
   /** After the last read. */
   end(): void {
     this.#readers.close();
+  }
+
+  /** Nobody opens its files between their release and their move: rows would follow them to where they are put. */
+  async #move<T>(ledger: string, move: () => T): Promise<T> {
+    await this.#inPlace(ledger);
+    const moved = defer<void>();
+    this.#moving.set(ledger, moved.promise);
+    try {
+      await this.#release(ledger);
+      return move();
+    } finally {
+      this.#moving.delete(ledger);
+      moved.resolve();
+    }
+  }
+
+  async #inPlace(ledger: string): Promise<void> {
+    for (let moved = this.#moving.get(ledger); moved !== undefined; moved = this.#moving.get(ledger))
+      await moved;
   }
 
   async #release(ledger: string): Promise<void> {
@@ -249,12 +269,22 @@ export class Ledgers {
   }
 }
 
-export interface AppendParams {
+/** The rows are not yet checked. */
+export interface AppendParams extends RowsMessage {
   readonly ledger: string;
   readonly generation: string;
   readonly first: number;
-  /** Not yet checked. */
-  readonly rows: readonly unknown[];
+}
+
+/** Throws `bad_row` for what is no list at all. */
+function listOf(message: RowsMessage): readonly unknown[] {
+  try {
+    const list = decodeRows(message);
+    if (list !== null) return list;
+  } catch (thrown) {
+    if (!(thrown instanceof SyntaxError)) throw thrown;
+  }
+  throw ledgerFailure("bad_row", "Cannot append: the rows are no JSON list");
 }
 
 /** What a producer chooses and every row of the chain repeats. */

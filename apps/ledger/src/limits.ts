@@ -1,7 +1,5 @@
 /** Bounds of the ledger process, with their reasons. Times in milliseconds. */
 export const APP_LIMITS = {
-  /** A folder, some channels. */
-  planBytesMax: 65_536,
   /** What one transaction takes from the queue: a commit of some ten milliseconds, so that no append waits longer. */
   drainRowsMax: 4_096,
   drainBytesMax: 16 * 1024 * 1024,

@@ -2,14 +2,15 @@
 import { isMainThread, workerData } from "node:worker_threads";
 import { messageOf } from "@capsem/base";
 import { warmSqlite } from "@capsem/ledger";
+import { readPlan, runToEnd } from "@capsem/worker";
 import { live } from "./ledger-life.ts";
-import { readPlan } from "./plan.ts";
+import { LEDGER_PLAN } from "./plan.ts";
 import { nodePowers } from "./powers-node.ts";
 import { runThread } from "./thread.ts";
 
 async function main(): Promise<void> {
   const powers = nodePowers();
-  const plan = await readPlan(process.stdin);
+  const plan = await readPlan(process.stdin, LEDGER_PLAN);
   const seal = powers.prepareSeal(plan);
   warmSqlite();
   const die = (message: string, cause: unknown) => {
@@ -17,14 +18,7 @@ async function main(): Promise<void> {
     process.exit(1);
   };
   await live({ ...powers, plan, seal, die });
-  process.exit(0);
 }
 
-if (isMainThread) {
-  main().catch((cause: unknown) => {
-    process.stderr.write(
-      `${JSON.stringify({ source: "ledger", level: "error", message: "ledger failed", cause: messageOf(cause) })}\n`,
-    );
-    process.exit(1);
-  });
-} else runThread(workerData);
+if (isMainThread) void runToEnd("ledger", main, process);
+else runThread(workerData);

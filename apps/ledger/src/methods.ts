@@ -33,7 +33,8 @@ const appendParams = z.strictObject({
   ledger: ledgerId,
   generation: z.string(),
   first: z.number().int().positive(),
-  rows: z.array(z.unknown()),
+  rows: z.instanceof(Uint8Array),
+  bodies: z.array(z.instanceof(Uint8Array)),
 });
 
 function producerMethods(producer: string, ledgers: Ledgers): Record<string, Handler> {

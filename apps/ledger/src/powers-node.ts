@@ -3,8 +3,8 @@ import { join } from "node:path";
 import type { LedgerPlan } from "@capsem/api";
 import { LEDGER_PROFILE, prepareSeal, type Seal } from "@capsem/jail";
 import { native } from "@capsem/native";
+import { createLog, type Log } from "@capsem/worker";
 import { APP_LIMITS } from "./limits.ts";
-import { createLog, type Log } from "./log.ts";
 
 /** The ambient authority of the ledger process. */
 export interface LedgerPowers {
@@ -29,7 +29,7 @@ export function nodePowers(): LedgerPowers {
   };
   return {
     now,
-    log: createLog(write, now),
+    log: createLog("ledger", write, now),
     program: join(__dirname, "ledger.cjs"),
     prepareSeal: (plan) =>
       prepareSeal(LEDGER_PROFILE, {

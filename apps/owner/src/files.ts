@@ -44,13 +44,14 @@ export class Files {
     await this.#link.requests.ask("file_remove", params, WAIT);
   }
 
+  /** `signal` is the caller's, who may leave before anybody runs what comes of this. */
   async read(
     params: OwnerParams<"file.read">,
+    signal: AbortSignal,
   ): Promise<{ size: number; run(out: MuxStream): Promise<void> }> {
-    const { id, stream } = this.#transfer();
-    stream.end();
+    const { id, stream } = this.#transferDown(signal);
     try {
-      const answer = await this.#link.requests.ask("file_read", params, { id, ...WAIT });
+      const answer = await this.#link.requests.ask("file_read", params, { id, signal, ...WAIT });
       if (answer.name !== "file_answer") throw unexpected("read");
       return { size: answer.body.total ?? 0, run: (out) => pipe(stream, out) };
     } catch (cause) {
@@ -59,11 +60,13 @@ export class Files {
     }
   }
 
-  async treeOut(params: OwnerParams<"tree.read">): Promise<{ run(out: MuxStream): Promise<void> }> {
-    const { id, stream } = this.#transfer();
-    stream.end();
+  async treeOut(
+    params: OwnerParams<"tree.read">,
+    signal: AbortSignal,
+  ): Promise<{ run(out: MuxStream): Promise<void> }> {
+    const { id, stream } = this.#transferDown(signal);
     try {
-      await this.#link.requests.ask("tree_out", params, { id, ...WAIT });
+      await this.#link.requests.ask("tree_out", params, { id, signal, ...WAIT });
       return { run: (out) => pipe(stream, out) };
     } catch (cause) {
       stream.reset("cancelled");
@@ -106,6 +109,16 @@ export class Files {
   #transfer(): { id: string; stream: MuxStream } {
     const id = this.#link.requests.newId();
     return { id, stream: this.#link.bulk().open(PORTS.file.number, id) };
+  }
+
+  /** Over when the signal fires, whether somebody reads it by then or not. */
+  #transferDown(signal: AbortSignal): { id: string; stream: MuxStream } {
+    const { id, stream } = this.#transfer();
+    stream.end();
+    const leave = () => stream.reset("cancelled");
+    signal.addEventListener("abort", leave, { once: true });
+    if (signal.aborted) leave();
+    return { id, stream };
   }
 
   async #upload(input: MuxStream, ask: (id: string) => Promise<unknown>): Promise<void> {

@@ -36,11 +36,18 @@ function pair(): [Duplex, Duplex] {
 interface FakeAgent {
   /** The newest control stream, once the agent has opened one. */
   control: GuestControlPort | undefined;
+  /** Lanes that the host started. */
+  generations: number;
 }
 
 /** A guest agent as far as its lanes go: it answers hellos, says ready, and acknowledges what it is asked. */
-function startAgent(control: Duplex, bulk: Duplex, instance: string): FakeAgent {
-  const agent: FakeAgent = { control: undefined };
+function startAgent(
+  control: Duplex,
+  bulk: Duplex,
+  instance: string,
+  { readyFrom = 1 }: { readonly readyFrom?: number } = {},
+): FakeAgent {
+  const agent: FakeAgent = { control: undefined, generations: 0 };
   const data = createGuestDataLane({
     transport: muxTransport(bulk),
     onOpen: (stream) => stream.reset("refused"),
@@ -57,7 +64,8 @@ function startAgent(control: Duplex, bulk: Duplex, instance: string): FakeAgent 
       data.expect(hello.bulk_marker.slice(), hello.lane_generation);
       const port = guestControlPort(mux.open(PORTS.control.number, ""));
       agent.control = port;
-      void serve(port, instance);
+      agent.generations += 1;
+      if (agent.generations >= readyFrom) void serve(port, instance);
     },
   });
   pump(control, lane);
@@ -168,4 +176,31 @@ test("the end of the control stream is a warning with its cause, and a plain lin
     const line = isAsked ? "info control stream ended" : "warning control stream ended cause";
     await expect.poll(() => logged).toContain(line);
   }
+});
+
+test("a start that a later one overtakes while the agent comes up ends with the later one", async () => {
+  const [hostControl, guestControl] = pair();
+  const [hostBulk, guestBulk] = pair();
+  const agent = startAgent(guestControl, guestBulk, "0123456789abcdef", { readyFrom: 2 });
+  const { link, seen } = startLink(hostControl, hostBulk);
+  const first = link.start();
+  const firstEnd = first.catch((cause: unknown) => cause);
+  // Its lanes stand, and the agent is not ready yet.
+  await expect.poll(() => agent.generations, { timeout: 5_000 }).toBe(1);
+  const second = link.start();
+  expect(await second).toMatchObject({ agent_instance: "0123456789abcdef" });
+  expect(await firstEnd).toMatchObject({ agent_instance: "0123456789abcdef" });
+  expect(await link.requests.ask("thaw", {})).toMatchObject({ name: "ack" });
+  expect(seen).toEqual({ lost: [], ends: [] });
+});
+
+test("a start that a later one overtakes before its lanes stand ends with the later one", async () => {
+  const [hostControl, guestControl] = pair();
+  const [hostBulk, guestBulk] = pair();
+  startAgent(guestControl, guestBulk, "0123456789abcdef");
+  const { link, seen } = startLink(hostControl, hostBulk);
+  const both = [link.start(), link.start()];
+  expect(await Promise.all(both)).toMatchObject(both.map(() => ({ agent_instance: "0123456789abcdef" })));
+  expect(await link.requests.ask("thaw", {})).toMatchObject({ name: "ack" });
+  expect(seen).toEqual({ lost: [], ends: [] });
 });

@@ -17,8 +17,8 @@ import {
   startHostLanes,
   WIRE_IDENTITY,
 } from "@capsem/wire";
+import type { Log } from "@capsem/worker";
 import { GuestRequests } from "./guest-requests.ts";
-import type { Log } from "./log.ts";
 
 export interface GuestLinkOptions {
   readonly control: DuplexLike;
@@ -47,6 +47,7 @@ export class GuestLink {
   #bulkMux: Mux | null = null;
   #send: ((message: HostMessage) => Promise<void>) | null = null;
   #ready: Deferred<GuestBody<"ready">> = freshReady();
+  #newest: Promise<GuestBody<"ready">> | null = null;
 
   constructor(options: GuestLinkOptions) {
     this.#options = options;
@@ -67,16 +68,35 @@ export class GuestLink {
     pump(options.bulk, this.#bulk);
   }
 
-  /** Starts, or starts again, both lanes with a new generation; resolves when the agent is ready. */
-  async start(): Promise<GuestBody<"ready">> {
+  /**
+   * Starts, or starts again, both lanes with a new generation; resolves when the agent is ready. A start that a later
+   * one overtakes ends as that one does.
+   */
+  start(): Promise<GuestBody<"ready">> {
     this.#generation += 1;
-    const generation = this.#generation;
-    this.requests.disconnect(new Failure("guest_lost", "Cannot go on: the guest lanes are starting again"));
+    const overtaken = new Failure("guest_lost", "Cannot go on: the guest lanes are starting again");
+    this.requests.disconnect(overtaken);
+    this.#ready.reject(overtaken);
     this.#ready = freshReady();
+    this.#newest = this.#startAs(this.#generation);
+    return this.#newest;
+  }
+
+  async #startAs(generation: number): Promise<GuestBody<"ready">> {
+    try {
+      return await this.#startLanes(generation);
+    } catch (cause) {
+      if (generation === this.#generation || this.#newest === null) throw cause;
+      return this.#newest;
+    }
+  }
+
+  async #startLanes(generation: number): Promise<GuestBody<"ready">> {
     const timeoutMs = this.#options.helloTimeoutMs;
     const markers = { bulk: this.#options.random(32), traffic: this.#options.random(32) };
     const lanes = { control: this.#control, bulk: this.#bulk };
     const { control, bulk } = await startHostLanes(lanes, { generation, markers });
+    if (generation !== this.#generation) throw new Failure("lane_lost", "Cannot go on: a later start began");
     this.#watch("control", control.mux, generation);
     this.#watch("bulk", bulk.mux, generation);
     this.#bulkMux = bulk.mux;

@@ -22,6 +22,7 @@ export class JobSpool {
   #first = 0;
   #end = 0;
   #closed = false;
+  #removed = false;
   #wakers = new Set<() => void>();
 
   constructor(path: string, bytesMax: number = OWNER_LIMITS.jobOutputBytesMax) {
@@ -48,6 +49,11 @@ export class JobSpool {
 
   get closed(): boolean {
     return this.#closed;
+  }
+
+  /** It had bytes that nobody can read any more. */
+  get removed(): boolean {
+    return this.#removed;
   }
 
   append(kind: OutputKind, bytes: Uint8Array): void {
@@ -99,6 +105,7 @@ export class JobSpool {
   remove(): void {
     this.close();
     if (this.#fd === null) return;
+    this.#removed = true;
     closeSync(this.#fd);
     this.#fd = null;
     this.#first = this.#end;

@@ -9,10 +9,10 @@ import {
   WIRE_LIMITS,
   writeJobChunks,
 } from "@capsem/wire";
+import type { Log } from "@capsem/worker";
 import type { GuestLink } from "./guest-link.ts";
 import { JobSpool } from "./job-spool.ts";
 import { OWNER_LIMITS } from "./limits.ts";
-import type { Log } from "./log.ts";
 
 export interface Job {
   readonly id: string;
@@ -106,10 +106,7 @@ export class Jobs {
     if (job === undefined || job.end !== null) return;
     const complete = () =>
       job.received.stdout >= body.stdout_bytes && job.received.stderr >= body.stderr_bytes;
-    const limit = new AbortController();
-    const timer = setTimeout(() => limit.abort(), OWNER_LIMITS.outputTailTimeoutMs);
-    while (!complete() && !limit.signal.aborted && !job.streamOver) await outputMoved(job, limit.signal);
-    clearTimeout(timer);
+    if (!complete()) await this.#tail(job, complete);
     this.#finish(job, {
       exit_code: body.exit_code ?? null,
       signal: body.signal ?? null,
@@ -121,6 +118,14 @@ export class Jobs {
       // What a reader missed is the reader's to know; this is output that never came.
       truncated: !complete(),
     });
+  }
+
+  /** Output that was announced may still be under way. */
+  async #tail(job: Job, complete: () => boolean): Promise<void> {
+    const limit = new AbortController();
+    const timer = setTimeout(() => limit.abort(), OWNER_LIMITS.outputTailTimeoutMs);
+    while (!complete() && !limit.signal.aborted && !job.streamOver) await outputMoved(job, limit.signal);
+    clearTimeout(timer);
   }
 
   /** Drops a finished job and its output. */

@@ -33,6 +33,7 @@ export class Machine {
   readonly #seal: Seal;
   readonly #link: GuestLink;
   #ending = false;
+  #isTrafficOpen = false;
   #isAgentLost = false;
 
   private constructor(plan: SpawnPlan, powers: OwnerPowers, hypervisor: Hypervisor, seal: Seal) {
@@ -231,6 +232,14 @@ export class Machine {
     await saveState(this.#hypervisor, OWNER_LIMITS.saveTimeoutMs);
   }
 
+  /** The guest's relay starts the traffic lane as this generation; see the owner contract. */
+  async openTraffic(marker: string, generation: number): Promise<void> {
+    await this.#link.requests.ask("reopen_traffic", {
+      marker: Buffer.from(marker, "hex"),
+      lane_generation: generation,
+    });
+  }
+
   async signal(job: string, signal: number, tree: boolean): Promise<void> {
     this.jobs.get(job);
     await this.#link.requests.ask("job_signal", { job, signal, tree });
@@ -267,6 +276,7 @@ export class Machine {
   #watchAgent(): void {
     let wasClosed = false;
     onPortChange(this.#hypervisor, (port, open) => {
+      if (port === "traffic") this.#onTraffic(open);
       if (port !== "control") return;
       // A restored machine reports the port that stands open once more: only a close makes an open news.
       if (!open) wasClosed = true;
@@ -274,6 +284,13 @@ export class Machine {
       wasClosed = false;
       this.#restartLanes("the guest agent opened its control port again");
     });
+  }
+
+  /** A restored machine reports the port that is closed once more; every open is news, as the relay may be another. */
+  #onTraffic(isOpen: boolean): void {
+    if (!isOpen && !this.#isTrafficOpen) return;
+    this.#isTrafficOpen = isOpen;
+    this.#powers.onTraffic(isOpen);
   }
 
   #restartLanes(why: string): void {

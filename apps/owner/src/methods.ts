@@ -45,6 +45,7 @@ export function plainMethods(life: OwnerLife): Record<string, Handler> {
     plain("job.signal", ({ job, signal, tree }) => done(life.machine().signal(job, signal, tree))),
     plain("job.resize", ({ job, terminal }) => done(life.machine().resize(job, terminal))),
     plain("job.list", async () => ({ jobs: jobs().list().map(describeJob) })),
+    plain("traffic.open", (params) => done(life.machine().openTraffic(params.marker, params.generation))),
     plain("file.stat", (params) => files().stat(params)),
     plain("file.list", (params) => files().list(params)),
     plain("file.mkdir", (params) => done(files().mkdir(params))),
@@ -71,16 +72,16 @@ export function streamMethods(life: OwnerLife): Record<string, StreamHandler> {
       jobs().get(job);
       return { result: {}, run: (stream) => receiveInput(life.machine(), job, stream) };
     },
-    "file.read": async (raw) => {
-      const { size, run } = await files().read(parse("file.read", raw));
+    "file.read": async (raw, { signal }) => {
+      const { size, run } = await files().read(parse("file.read", raw), signal);
       return { result: { size }, run };
     },
     "file.write": async (raw) => {
       const params = parse("file.write", raw);
       return { result: {}, run: (stream) => files().write(params, stream) };
     },
-    "tree.read": async (raw) => {
-      const { run } = await files().treeOut(parse("tree.read", raw));
+    "tree.read": async (raw, { signal }) => {
+      const { run } = await files().treeOut(parse("tree.read", raw), signal);
       return { result: {}, run };
     },
     "tree.write": async (raw) => {
@@ -108,6 +109,8 @@ async function sendOutput(
     if (run !== null) {
       await writeJobChunks(stream, run.kind === 1 ? "stdout" : "stderr", run.bytes);
       offset = run.offset + run.bytes.length;
+    } else if (job.spool.removed && offset < job.spool.endOffset) {
+      throw new Failure("job_not_found", `Cannot read on: job "${job.id}" was forgotten`);
     } else if (!follow || job.spool.closed || signal.aborted) return;
     else await job.spool.more(signal);
   }

@@ -5,13 +5,13 @@ import type { SpawnPlan } from "@capsem/api";
 import { hypervisorFilter, OWNER_PROFILE, prepareSeal } from "@capsem/jail";
 import { launchWords, native, qemuReadPaths, qemuWritePaths } from "@capsem/native";
 import { inheritedDescriptors, reopenedDescriptors } from "@capsem/vmm";
+import { createLog } from "@capsem/worker";
 import { OWNER_LIMITS } from "./limits.ts";
-import { createLog } from "./log.ts";
 import type { OwnerPowers } from "./powers.ts";
 
 const QEMU_OPEN_FILES_MAX = 256;
 
-export function nodePowers(): Omit<OwnerPowers, "onHealth"> {
+export function nodePowers(): Omit<OwnerPowers, "onHealth" | "onTraffic"> {
   const now = () => performance.timeOrigin + performance.now();
   const writeLog = (line: string) => {
     try {
@@ -25,7 +25,7 @@ export function nodePowers(): Omit<OwnerPowers, "onHealth"> {
     spawn,
     writeLog,
     now,
-    log: createLog(writeLog, now),
+    log: createLog("owner", writeLog, now),
     random: (bytes) => randomBytes(bytes),
     sendDescriptors: (socket, payload, descriptors) => native().sendDescriptors(socket, payload, descriptors),
     launcherArguments: (plan) => launcherArguments(plan),

@@ -2,9 +2,9 @@ import { type ErrorKind, toApiFailure } from "@capsem/api";
 import type { Failure } from "@capsem/base";
 import type { ServiceLog } from "./log/service-log.ts";
 
-/** Who asks: the local user on the Unix socket, or a front that names itself. */
+/** Who asks: the local user on the Unix socket, a front that names itself, or a program in a VM. */
 export interface Principal {
-  readonly kind: "user" | "gateway";
+  readonly kind: "user" | "gateway" | "guest";
   readonly name: string;
 }
 
@@ -20,8 +20,11 @@ export interface ActContext {
   readonly traceId: string;
   /** The turn of a conversation that it belongs to, as the client said. */
   readonly turn: string | null;
-  /** `later`: refused at once where a rule asks, because the client asks the person itself and calls again. */
-  readonly asks: "hold" | "later";
+  /**
+   * `later`: refused at once where a rule asks, because the client asks the person itself and calls again. `own`, of who
+   * follows the events: it looks for asks of its own calls, and shows no others to anybody.
+   */
+  readonly asks: "hold" | "later" | "own";
   /** The caller's deadline; null when it set none. */
   readonly timeLeftMs: number | null;
   /** Aborts when the requester is gone or its time is over. */

@@ -5,6 +5,7 @@ import { WebSocket } from "ws";
 import { EventQueue } from "./events/event-queue.ts";
 import type { FrameSocket } from "./job/frame-socket.ts";
 import { EVENT_LIMITS } from "./limits.ts";
+import { FakeLedger } from "./testing/fake-ledger.ts";
 import type { Rig } from "./testing/rig.ts";
 import { createVm, useRigs } from "./testing/use-rigs.ts";
 
@@ -17,8 +18,9 @@ class EventClient {
   readonly closed: Promise<number>;
   readonly status: Promise<number>;
 
-  constructor(rig: Rig, protocols = ["capsem.events.v1"]) {
+  constructor(rig: Rig, protocols = ["capsem.events.v1"], headers = {}) {
     this.socket = new WebSocket("ws://localhost/events", protocols, {
+      headers,
       createConnection: () => createConnection(rig.layout.socket),
     });
     this.socket.on("error", () => undefined);
@@ -168,4 +170,33 @@ test("large events count by their size", async () => {
   queue.end();
   await sending;
   expect(sent.slice(1)).toEqual([JSON.stringify({ type: "lagged", seq: 3, missed: 3 })]);
+});
+
+test.each([
+  [
+    "whoever follows for its own calls alone does not watch: an ask has the time of one that nobody sees",
+    "own",
+    0,
+    30,
+  ],
+  ["whoever follows for a person watches", "hold", 1, 300],
+] as const)("%s", async (_, asks, watchers, secs) => {
+  const ledger = new FakeLedger();
+  const rig = await rigWith({ powers: { startLedger: ledger.startLedger } });
+  const id = await createVm(rig, { name: "dev" });
+  await rig.client.put("/rules/ask", { action: "ask", match: "has(process.command)", priority: 20 });
+  const follower = new EventClient(rig, undefined, { "x-capsem-asks": asks });
+  await follower.got(1);
+  const status = (await rig.client.get("/status")).json<{ asks: { watchers: number } }>();
+  expect(status.asks.watchers).toBe(watchers);
+  const held = rig.client.post(`/vms/${id}/exec`, { command: "ls" });
+  const isAsk = ({ type }: ServiceEvent) => type === "ask";
+  await expect.poll(() => follower.events.some(isAsk), { timeout: 30_000 }).toBe(true);
+  const told = follower.events.find(isAsk);
+  if (told?.type !== "ask") throw new Error("no ask was told");
+  const waitMs = Date.parse(told.ask.expires_at) - Date.parse(told.ask.created_at);
+  expect(waitMs).toBe(secs * 1000);
+  await rig.client.post(`/asks/${told.ask.id}/resolve`, { approve: false });
+  expect((await held).status).toBe(403);
+  follower.socket.close();
 });

@@ -16,6 +16,8 @@ import { Retention } from "./ledger/retention.ts";
 import { startLedger } from "./ledger/start-ledger.ts";
 import type { LineRedactor } from "./log/line-redactor.ts";
 import type { ServiceLog } from "./log/service-log.ts";
+import type { Tools } from "./mcp/open-tools.ts";
+import type { KnownTools } from "./policy/known-call.ts";
 import { PolicyChanges } from "./policy/policy-changes.ts";
 import type { PolicyStore } from "./policy/policy-store.ts";
 import type { Powers } from "./powers.ts";
@@ -35,6 +37,8 @@ export interface JudgingParts {
   readonly redact: LineRedactor;
   readonly events: EventHub;
   readonly registry: Registry;
+  /** Asked when somebody wants to know what would be decided of a call. */
+  readonly knownTools: KnownTools;
   readonly log: ServiceLog;
 }
 
@@ -43,7 +47,10 @@ export interface Judging {
   readonly ledger: LedgerClient;
   readonly boundary: Boundary;
   readonly asks: AskBook;
-  readonly handlers: EvidenceHandlers;
+  readonly credentials: CredentialBook;
+  /** Refuses what holds a secret, and passes the boundary. */
+  readonly policyEdit: PolicyChanges["edit"];
+  readonly handlers: Omit<EvidenceHandlers, keyof Tools["handlers"]>;
   /** Whose VM runs no more has its ledger finished; whose VM is gone keeps no approvals. */
   watching(watch: VmWatch): VmWatch;
   /** Every row of it committed, its head signed and in its checkpoint. Never rejects. */
@@ -112,10 +119,10 @@ export async function openJudging(parts: JudgingParts): Promise<Judging> {
     }
   };
   return {
-    ...{ ledger, boundary, asks },
+    ...{ ledger, boundary, asks, credentials, policyEdit },
     handlers: {
       ...policyRoutes({
-        ...{ policy, nowMs },
+        ...{ policy, nowMs, knownTools: parts.knownTools },
         policyChanges: { edit: policyEdit, reload: (context) => changes.reload(context) },
         vmFacts: (id) => vmFactsOf(registry.get(id).record),
         decisionsOf: (id, asked) => pastDecisions(ledger, id, asked),

@@ -15,14 +15,10 @@ export const POLICY_FILE_LIMITS = {
   writeTries: 8,
   /** Faults of a broken file that the log names; the rest is in the settings' info. */
   faultsLogged: 10,
-  /** The linter compares rules in pairs: so many take it 0.1 s, 2,000 take 2 s. More are linted when somebody asks. */
-  lintedRulesMax: 500,
   /** Keys of one edit by hand that get a row each; a file of 2,000 rules may be exchanged for another. */
   notedKeysMax: 256,
   /** One line about an event, in a replay. */
   titleCharactersMax: 200,
-  /** Events that a replay judges before it lets others have the processor. */
-  replaySlice: 200,
 } as const;
 
 export const POLICY_TIMES = {

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { lookup } from "node:dns/promises";
 import { readFileSync, realpathSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import { availableParallelism, freemem } from "node:os";
@@ -10,10 +11,11 @@ import { lockFile } from "@capsem/base/lock-file";
 import { nodeReadPaths } from "@capsem/jail";
 import { builtPath, native } from "@capsem/native";
 import { ledgerWords } from "./ledger/ledger-launch.ts";
+import { workerWords } from "./mcp/worker-launch.ts";
 import { type OwnerProgram, ownerWords } from "./owner/owner-launch.ts";
-import type { Confinement, LedgerChild, OwnerChild, OwnerExit, Powers, Processes } from "./powers.ts";
+import type { Confinement, LedgerChild, OwnerChild, OwnerExit, Pairs, Powers, Processes } from "./powers.ts";
 
-/** The machine's own powers, Linux. `ownerPath` is the owner's bundle, run by our own Node; the ledger's is beside it. */
+/** The machine's own powers, Linux. `ownerPath` is the owner's bundle, run by our own Node; the others are beside it. */
 export function nodePowers(
   ownerPath: string,
   ledgerPath: string = join(dirname(ownerPath), "ledger.cjs"),
@@ -27,6 +29,11 @@ export function nodePowers(
     servicePid: process.pid,
     isRoot: uid === 0,
   };
+  const programOf = (bundle: string): OwnerProgram => ({
+    ...program,
+    bundle,
+    grants: nodeReadPaths(nodeBinary, [bundle, builtPath("native.node")]),
+  });
   return {
     uid,
     pid: process.pid,
@@ -42,19 +49,21 @@ export function nodePowers(
     lockFile,
     processes: linuxProcesses(),
     startOwner: (plan, descriptors) => startOwner(ownerWords(program, plan), descriptors),
-    startLedger: (plan) =>
-      startLedger(
-        ledgerWords(
-          {
-            ...program,
-            bundle: ledgerPath,
-            grants: nodeReadPaths(nodeBinary, [ledgerPath, builtPath("native.node")]),
-          },
-          plan,
-        ),
-        plan.channels.length,
-      ),
+    startLedger: (plan) => startLedger(ledgerWords(programOf(ledgerPath), plan), plan.channels.length),
+    startWorker: (plan, descriptors) =>
+      startOwner(workerWords(programOf(join(dirname(ownerPath), `${plan.kind}.cjs`)), plan), descriptors),
+    pairs: nativePairs(),
+    lookup: async (host) => (await lookup(host, { all: true })).map(({ address }) => address),
     confinement: () => confinementOf(native().landlockAbi()),
+  };
+}
+
+function nativePairs(): Pairs {
+  return {
+    socketPair: (type) => native().socketPair(type),
+    send: (socket, message, fd, timeoutMs) =>
+      native().sendDescriptorsLater(socket, message, [fd], { timeoutMs }),
+    close: (fd) => native().closeDescriptor(fd),
   };
 }
 

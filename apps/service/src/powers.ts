@@ -1,5 +1,5 @@
 import type { Duplex, Readable, Writable } from "node:stream";
-import type { LedgerPlan, SpawnPlan } from "@capsem/api";
+import type { LedgerPlan, SpawnPlan, WorkerPlan } from "@capsem/api";
 
 /** What the service takes from the machine. Made in powers-node.ts, replaced in tests. */
 export interface Powers {
@@ -18,8 +18,21 @@ export interface Powers {
   startOwner(plan: SpawnPlan, descriptors: readonly number[]): OwnerChild;
   /** The plan's channels become 3 and up, in its order. */
   startLedger(plan: LedgerPlan): LedgerChild;
+  /** The rpc socket becomes 3, `descriptors` 4 and up, in the order that the plan's numbers say. */
+  startWorker(plan: WorkerPlan, descriptors: readonly number[]): OwnerChild;
+  readonly pairs: Pairs;
+  /** Every address of a name, by the machine's own resolver. */
+  lookup(host: string): Promise<readonly string[]>;
   /** What `startOwner` does to confine an owner, for status and doctor. */
   confinement(): Confinement;
+}
+
+/** Socket pairs between processes of ours. Descriptors are close-on-exec, and the caller's to close. */
+export interface Pairs {
+  socketPair(type: "stream" | "seqpacket"): [number, number];
+  /** A copy of `fd` rides on the message. Both stay open until it resolves. Waits for a peer that is slow to read. */
+  send(socket: number, message: Uint8Array, fd: number, timeoutMs: number): Promise<void>;
+  close(fd: number): void;
 }
 
 export interface Confinement {

@@ -16,6 +16,7 @@ import type { OldLogs } from "./log/old-logs.ts";
 import { redactedStarter } from "./log/redacted-starter.ts";
 import type { ServiceLog } from "./log/service-log.ts";
 import type { Machinery } from "./machinery.ts";
+import { openTools, type Tools } from "./mcp/open-tools.ts";
 import { createObservation, type Observation, observedStarter, oldLogsOf } from "./observation.ts";
 import { OwnerStarter } from "./owner/owner-start.ts";
 import { UidSlots } from "./owner/uid-slots.ts";
@@ -62,6 +63,7 @@ export interface Service {
   readonly events: EventHub;
   readonly oldLogs: OldLogs;
   readonly judging: Judging;
+  readonly tools: Tools;
   /** VMs end in order, then the socket goes. Idempotent. */
   close(): Promise<void>;
 }
@@ -76,9 +78,15 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     redact: (text) => redactor.text(text).text,
   });
   const { events, findings, counts, routes } = observation;
-  const judging = await openJudging({ ...options, redact, events, registry });
+  const judging = await openJudging({
+    ...{ ...options, redact, events, registry },
+    knownTools: (server, tool) => tools.known(server, tool),
+  });
   await recover({ layout, powers, registry, unasked: recordUnasked(judging.boundary), log });
-  const fleet = startFleet(options, { registry, observation, judging });
+  const user: Principal = { kind: "user", name: `uid ${powers.uid}` };
+  const { digestKey } = options.keys;
+  const tools: Tools = await openTools({ ...options, ...judging, redact, registry, digestKey, user });
+  const fleet = startFleet(options, { registry, observation, judging, tools });
   const { lifecycle, pool, sweep, following, goldens, launcher } = fleet;
   const { boundary, ledger, asks } = judging;
   const routeParts: RouteParts = {
@@ -96,9 +104,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     finishLedger: (id) => judging.finish(id),
     sampleDisk: (id) => sweep.sampleDisk(registry.get(id)),
   };
-  const handlers = createHandlers(routeParts, judging.handlers);
+  const handlers = createHandlers(routeParts, { ...judging.handlers, ...tools.handlers });
   const act = createAct(log, powers.monotonicMs, [routes, findings]);
-  const user: Principal = { kind: "user", name: `uid ${powers.uid}` };
   const checksAnswers = options.checksAnswers ?? false;
   const server = createApiServer({ handlers, act, checksAnswers, random: powers.random }, user);
   const runFiles = await openRunFiles(layout, server.http, powers.pid);
@@ -112,10 +119,22 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   );
   timer.unref();
   log("info", "service started", { pid: powers.pid, vms: registry.list().length });
-  const closed = { timer, following, judging, events, lifecycle, pool, goldens, server, runFiles, log };
+  const closed = {
+    timer,
+    following,
+    judging,
+    tools,
+    events,
+    lifecycle,
+    pool,
+    goldens,
+    server,
+    runFiles,
+    log,
+  };
   let closing: Promise<void> | null = null;
   return {
-    ...{ server, registry, pool, sweep, events, oldLogs, judging },
+    ...{ server, registry, pool, sweep, events, oldLogs, judging, tools },
     close() {
       closing ??= closeAll(closed);
       return closing;
@@ -127,10 +146,11 @@ interface FleetParts {
   readonly registry: Registry;
   readonly observation: Observation;
   readonly judging: Judging;
+  readonly tools: Tools;
 }
 
 /** What makes VMs and what ends them. */
-function startFleet(options: ServiceOptions, { registry, observation, judging }: FleetParts) {
+function startFleet(options: ServiceOptions, { registry, observation, judging, tools }: FleetParts) {
   const { layout, powers, machinery, policy, redactor, log } = options;
   const settings = () => policy.settings();
   const { events, findings, counts } = observation;
@@ -153,7 +173,7 @@ function startFleet(options: ServiceOptions, { registry, observation, judging }:
     ...{ layout, powers, registry, quota, launcher, pool, log },
     unasked: recordUnasked(judging.boundary),
     checkLedger: (id, signal) => judging.ledger.checkWhole(id, signal),
-    watch: judging.watching(seen),
+    watch: tools.watching(judging.watching(seen)),
     ...(options.removePath === undefined ? {} : { removePath: options.removePath }),
   });
   const sweep = new Sweep({ layout, powers, machinery, settings, registry, lifecycle, log });
@@ -183,6 +203,7 @@ interface Closing {
   readonly timer: NodeJS.Timeout;
   readonly following: PolicyFollowing;
   readonly judging: Judging;
+  readonly tools: Tools;
   readonly events: EventHub;
   readonly lifecycle: Lifecycle;
   readonly pool: Pool;
@@ -202,7 +223,7 @@ async function closeAll(parts: Closing): Promise<void> {
   // The ends of VMs are the last events.
   parts.events.close();
   await parts.goldens.close();
-  await parts.server.close();
+  await Promise.all([parts.server.close(), parts.tools.close()]);
   // The last rows are those of requests that ended just now.
   await parts.judging.ledger.close();
   await parts.runFiles.close();

@@ -73,7 +73,8 @@ test("host logs are the service's, the gateway's, and all owners' in the order o
   expect((await read("owner?max_bytes=200")).truncated).toBe(true);
   expect(await read("gateway")).toEqual({ lines: ['{"message":"from the gateway"}'], truncated: false });
   expect(await read("service")).toEqual({ lines: [], truncated: false });
-  expect(errorOf(await rig.client.get("/host-logs/proxy")).kind).toBe("invalid_input");
+  expect(await read("proxy")).toEqual({ lines: [], truncated: false });
+  expect(errorOf(await rig.client.get("/host-logs/bus")).kind).toBe("invalid_input");
   expect(errorOf(await rig.client.get("/host-logs/..%2f..%2fsettings")).kind).toBe("invalid_input");
 });
 

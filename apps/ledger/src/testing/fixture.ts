@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type LedgerHead, signedHeadText } from "@capsem/api";
+import { messageOfRows } from "@capsem/api/ledger-row";
 import { keyIdOf } from "@capsem/ledger";
 import { onTestFinished } from "vitest";
 import { type LedgerProcess, type LedgerProcessOptions, startLedger } from "./ledger-process.ts";
@@ -42,7 +43,7 @@ export function append(
   options: { id?: string; generation?: string } = {},
 ) {
   const { id = LEDGER, generation = "g1" } = options;
-  return ledger.call("producer", "ledger.append", { ledger: id, generation, first, rows });
+  return ledger.call("producer", "ledger.append", { ledger: id, generation, first, ...messageOfRows(rows) });
 }
 
 const { privateKey, publicKey } = generateKeyPairSync("ed25519");

@@ -47,10 +47,10 @@ function unnamed(bound: readonly string[], hasVm: boolean): AllowRule {
   return { kind: "none", reason: `no rule can name ${names}; ${instead}` };
 }
 
-function madeRule({ event, decision }: NonNullable<AskRecord["always"]>): AllowRule {
+function madeRule({ event, decision, labels }: NonNullable<AskRecord["always"]>): AllowRule {
   try {
     // It was a decision when it was written, and its file is ours.
-    return allowRuleFor(eventFromJson(event), decision as unknown as Decision, sha256);
+    return allowRuleFor(eventFromJson(event), decision as unknown as Decision, sha256, labels);
   } catch (thrown) {
     // Whose secret was replaced may be no event any more: a marker is no host.
     return { kind: "none", reason: messageOf(thrown) };

@@ -317,6 +317,30 @@ test("a caller that leaves while its ask is being resolved leaves an approval th
   expect(book.list()[0]).toMatchObject({ id, state: "expired", note: "the caller left" });
 });
 
+test("a call that joins an ask while it is being resolved waits on when that fails, whoever left before", async () => {
+  const gate = defer<void>();
+  rig.writeRule = async () => {
+    await gate.promise;
+    throw new Failure("ledger_full", "Cannot record: the ledger is full");
+  };
+  const leaving = new AbortController();
+  const left = book.hold(rig.asked(), actContextOf({ signal: leaving.signal }));
+  await settled();
+  const id = waiting();
+  const resolving = book.resolve(id, { approve: true, scope: "always" }, me);
+  await settled();
+  leaving.abort();
+  expect((await left).state).toBe("cancelled");
+  const joined = book.hold(rig.asked(), me);
+  await settled();
+  gate.resolve();
+  await expect(resolving).rejects.toEqual(failing("ledger_full"));
+  expect(waiting()).toBe(id);
+  rig.writeRule = async () => undefined;
+  await book.resolve(id, { approve: true }, me);
+  expect((await joined).state).toBe("approved");
+});
+
 test("for always a rule is in force before the call goes on; where none can be, the ask waits on", async () => {
   const held = book.hold(rig.asked(), me);
   await book.resolve(waiting(), { approve: true, scope: "always" }, me);

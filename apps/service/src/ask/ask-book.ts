@@ -98,7 +98,10 @@ export class AskBook implements Asks {
     } finally {
       ask.claim = null;
       claim.resolve();
-      if (ask.isPending && ask.overdue !== null) this.#expire(ask, ask.overdue.note);
+      const isWaitedFor = ask.calls.length > 0 || ask.isLeftOpen;
+      const why = ask.overdue ?? (isWaitedFor ? null : ask.left);
+      ask.left = null;
+      if (why !== null) this.#expire(ask, why.note);
     }
     // Whether the disk takes it or not, it holds; what does not take it says so in the log.
     await this.#files.save(ask.record).catch(() => undefined);
@@ -248,7 +251,7 @@ export class AskBook implements Asks {
       // Left open, it waits for nobody now: whoever follows the events is told.
       if (ask.calls.length === 0 && ask.isPending && ask.isLeftOpen) tell(ask.info);
       // The others wait on; if it was the last one, whoever is resolving it decides what becomes of it.
-      if (ask.calls.length === 0 && !ask.isLeftOpen) ask.overdue ??= { note };
+      if (ask.calls.length === 0) ask.left = { note };
     };
     signal.addEventListener("abort", onAbort, { once: true });
     tell(ask.info);

@@ -33,6 +33,8 @@ export function checkQuota(asks: readonly OpenAsk[], next: NextAsk): void {
   if (next.isLater) check(" that hold no call", waitingLaterMax, ({ calls }) => calls.length === 0);
   check(" of this requester", waitingOfRequesterMax, ({ record: { ask, token_id } }) => {
     const { requester, client } = next.who;
+    // Guests of all VMs are called the same.
+    if (requester === "guest" && ask.vm_id !== next.vmId) return false;
     return ask.requester === requester && ask.client === client && token_id === next.who.token_id;
   });
 }

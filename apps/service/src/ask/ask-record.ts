@@ -1,4 +1,5 @@
 import { type AskInfo, askInfo, shownRequester } from "@capsem/api";
+import { LABEL_PATHS } from "@capsem/policy";
 import * as z from "zod";
 import { hasAlwaysRule } from "./always-rule.ts";
 
@@ -20,6 +21,8 @@ const always = z.strictObject({
   }),
   /** Names of arguments that an approval covers and that no rule can name. */
   bound: z.array(z.string()),
+  /** The parts of the label that it covers; all of them where a service of before wrote the file. */
+  labels: z.array(z.enum(LABEL_PATHS)).default([...LABEL_PATHS]),
 });
 
 /** One ask as its file has it. */

@@ -1,4 +1,5 @@
 import { newId } from "@capsem/base";
+import { LABEL_PATHS, reasonGiven } from "@capsem/policy";
 import type { Asked, Redactor } from "../boundary/parts.ts";
 import { visibleLine } from "../log/visible.ts";
 import type { AskRecord } from "./ask-record.ts";
@@ -27,7 +28,7 @@ export function newAsk(parts: NewAskParts, asked: Asked, { who }: AskedEvent, wa
       type: asked.event.type,
       title: shown(asked.title, ASK_LIMITS.titleCharactersMax),
       rule_id: decision.rule_id,
-      reason: shown(decision.reason, ASK_LIMITS.reasonCharactersMax),
+      reason: shown(reasonGiven(decision), ASK_LIMITS.reasonCharactersMax),
       requester: who.requester,
       client: who.client,
       trace_id: who.trace_id,
@@ -47,6 +48,7 @@ export function newAsk(parts: NewAskParts, asked: Asked, { who }: AskedEvent, wa
       event: { ...redactor.json(asked.event.toJSON()).value },
       decision: { ...decision, explanation: { matched: [...decision.explanation.matched] } },
       bound: [...asked.bound],
+      labels: [...(asked.labels ?? LABEL_PATHS)],
     },
     only_once: asked.onlyOnce,
     is_recorded: true,

@@ -22,8 +22,10 @@ export class OpenAsk {
   stopTimer: () => void = () => undefined;
   /** Somebody resolves it: pending until that has happened or failed. */
   claim: Deferred<void> | null = null;
-  /** Its time came, or its caller left, while somebody resolved it: if that fails it ends, for this reason. */
+  /** Its time came while somebody resolved it: if that fails it ends, for this reason. */
   overdue: { readonly note: string | null } | null = null;
+  /** Its last caller left while somebody resolved it: if that fails it ends, unless another one waits by then. */
+  left: { readonly note: string | null } | null = null;
   /** Of an approval that no call waited for, by the steady clock. */
   usableUntilMs = Number.NEGATIVE_INFINITY;
   /** A client asks the person itself: callers that wait for it elsewhere, and leave, do not end it. */

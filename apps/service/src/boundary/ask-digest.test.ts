@@ -39,7 +39,7 @@ class Watch implements Boundary {
 async function digestOf(draft: ActDraft): Promise<string> {
   const { event } = judge(new FakePolicy(), { event_id: "0123456789ab" }, draft);
   if (event === null) throw new Error("no event");
-  return (await askBinding(KEY, event, draft)).digest;
+  return (await askBinding(KEY, event, draft, [])).digest;
 }
 
 interface Call {

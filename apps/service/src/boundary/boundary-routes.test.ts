@@ -185,10 +185,15 @@ test("every route that changes something is a case here, another handler's, or s
     "corpReload",
     "credentialInject",
     "credentialDelete",
+    "mcpServerPut",
+    "mcpServerDelete",
+    "mcpDefaultSet",
+    "mcpToolSet",
+    "mcpPinsApprove",
     "ledgerArchive",
   ]);
   const notJudged = [...new Set(rest)].filter((name) => BOUNDARY_TABLE[name] !== "inside");
-  expect(notJudged.sort()).toEqual(["askResolve", "jobSignal"]);
+  expect(notJudged.sort()).toEqual(["askResolve", "jobSignal", "mcpCall", "mcpRefresh"]);
 });
 
 /** What the service would be without its boundary. */

@@ -124,6 +124,21 @@ export const BOUNDARY_TABLE: BoundaryTable = {
   credentials: read,
   credentialDelete: inside,
 
+  mcpInfo: read,
+  mcpServers: read,
+  mcpServerPut: inside,
+  mcpServerDelete: inside,
+  mcpDefault: read,
+  mcpDefaultSet: inside,
+  mcpTools: read,
+  mcpToolSet: inside,
+  mcpRefresh: none(
+    "it asks a declared server for its lists, and each connection to it is admitted and recorded",
+  ),
+  mcpPins: read,
+  mcpPinsApprove: inside,
+  mcpCall: none("its proxy judges the call, by the same rules, and its rows are made of what the proxy says"),
+
   timeline: read,
   history: read,
   vmStats: read,

@@ -1,6 +1,6 @@
 import { apiFailure, type ErrorKind, HOST_LEDGER, toApiFailure } from "@capsem/api";
 import { assert, Failure, messageOf } from "@capsem/base";
-import type { Decision, DecisionAction } from "@capsem/policy";
+import { boundLabels, type Decision, type DecisionAction } from "@capsem/policy";
 import { type ActContext, requesterText } from "../act.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import { askBinding } from "./ask-digest.ts";
@@ -145,14 +145,16 @@ class ServiceBoundary implements Boundary {
     { event, decision }: Judgement,
     act: RecordedAct | null,
   ): Promise<void> {
-    const { asks, digestKey, redactor } = this.#parts;
+    const { asks, digestKey, policy, redactor } = this.#parts;
     assert(event !== null, "only what could be judged is asked about");
     let end: AskEnd;
     try {
       // What has been done is not done again: its result is held whatever the client would rather have.
       const isLater = context.asks === "later" && act !== null;
       const { title, vm } = draft;
-      const asked = { event, decision, title, vm, isLater, ...(await askBinding(digestKey, event, draft)) };
+      const labels = boundLabels(policy.snapshot(), event, decision);
+      const binding = await askBinding(digestKey, event, draft, labels);
+      const asked = { event, decision, title, vm, isLater, ...binding };
       end = await asks.hold(asked, context);
     } catch (thrown) {
       const { kind } = toApiFailure(thrown);

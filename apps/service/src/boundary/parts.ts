@@ -5,6 +5,7 @@ import type {
   EventFields,
   EventType,
   FieldPath,
+  LabelPath,
   PolicySnapshot,
   SecurityEvent,
 } from "@capsem/policy";
@@ -19,7 +20,13 @@ export interface VmFacts {
 
 type Who = "event_id" | "time_ms" | "trace_id" | "turn_id" | "requester" | "client" | "token_id";
 type End = "decision" | "rule_id" | "reason" | "outcome" | "error" | "duration_ms";
-export type EndTable = "exec_events" | "fs_events" | "lifecycle_events" | "policy_mutations";
+export type EndTable =
+  | "exec_events"
+  | "fs_events"
+  | "lifecycle_events"
+  | "policy_mutations"
+  | "tool_calls"
+  | "net_events";
 /** What a table of acts says beside who asked, what was decided and how it ended. */
 export type ActFacts<T extends EndTable> = Omit<LedgerRow<T>, Who | End>;
 /** The facts of an act before it is done; `Permit.add` completes them. */
@@ -107,8 +114,8 @@ export interface LedgerWriter {
    * does not: then nothing of it is stored.
    */
   append<T extends LedgerTable>(ledger: string, table: T, row: LedgerRow<T>): void;
-  /** As `append`, all or none. */
-  appendAll(ledger: string, rows: readonly AnyRow[]): void;
+  /** As `append`, all or none. `isDue`: they were allowed before they came, so that a full ledger takes them too. */
+  appendAll(ledger: string, rows: readonly AnyRow[], isDue?: boolean): void;
   /**
    * Resolves when it is known whether rows would be taken, which takes a moment while a ledger is being restarted.
    * Throws "ledger_away"; what a full or broken ledger still takes depends on the row, and `append` says it.
@@ -139,6 +146,8 @@ export interface Asked {
   readonly digest: string;
   /** Names of arguments that are in the digest and in no field. */
   readonly bound: readonly string[];
+  /** The parts of the label that it is bound to as well; absent: all of them. */
+  readonly labels?: readonly LabelPath[];
   /** Why an approval can serve this call alone; null: it can serve the same act again. */
   readonly onlyOnce: string | null;
   /** The client asks the person itself and calls again: the ask is left open, and nothing waits for it. */

@@ -1,6 +1,6 @@
 import { apiFailure, type ErrorKind } from "@capsem/api";
 import type { Failure } from "@capsem/base";
-import type { Decision } from "@capsem/policy";
+import { type Decision, reasonGiven } from "@capsem/policy";
 import type { Judgement } from "./judgement.ts";
 import type { ActDraft, AskEnd, Redactor } from "./parts.ts";
 import { clean } from "./rows.ts";
@@ -40,7 +40,7 @@ export function notApproved(
     cancelled: "its caller left before anybody answered",
     pending: "a person has to allow it first",
   }[state];
-  const text = `${cannot(draft)}: ${how}; ${because(decision)} asks, ask ${ask.id}`;
+  const text = `${cannot(draft)}: ${how}; asked by ${because(decision)} (${ask.id})`;
   return apiFailure("policy", clean(text, redactor), {
     facts: { rule_id: decision.rule_id, ask_id: ask.id },
     // What still waits may be approved, and then serves a retry.
@@ -48,9 +48,10 @@ export function notApproved(
   });
 }
 
-/** The rule and its reason, which for a rule without one is the rule's name again. */
-function because({ rule_id, reason }: Decision): string {
-  return reason === `rule "${rule_id}"` ? rule_id : `${rule_id}: ${reason}`;
+/** The rule, and its reason where it has one. */
+function because(decision: Decision): string {
+  const reason = reasonGiven(decision);
+  return reason === "" ? decision.rule_id : `${decision.rule_id}: ${reason}`;
 }
 
 function cannot({ type, fields, does }: Drafted): string {

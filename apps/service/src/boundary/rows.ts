@@ -24,8 +24,16 @@ export interface ActEnd {
   readonly durationMs: number | null;
 }
 
+/** What rows of a decision are made of. */
+export type Judged = Pick<Judgement, "stored" | "decision"> & {
+  /** Null: no event could be made. */
+  readonly event: object | null;
+  readonly snapshot: RulesOf | null;
+};
+type RulesOf = Pick<PolicySnapshot, "digest" | "rules">;
+
 /** The intent: the decision, the event that was judged, and the rules that matched. Secrets are replaced. */
-export function decisionRows(who: Who, { stored, decision, snapshot, event }: Judgement, redactor: Redactor) {
+export function decisionRows(who: Who, { stored, decision, snapshot, event }: Judged, redactor: Redactor) {
   const { body, isRedacted } = storedBody(stored, redactor);
   const hash = digest("sha256", body);
   const { recorded, more } = recordedRules(decision);
@@ -36,21 +44,22 @@ export function decisionRows(who: Who, { stored, decision, snapshot, event }: Ju
     },
     {
       table: "security_decision_events",
+      // Written out: these rows are made for every act and every call of a tool.
       row: {
-        ...who,
+        event_id: who.event_id,
+        time_ms: who.time_ms,
+        trace_id: who.trace_id,
+        turn_id: who.turn_id,
+        requester: who.requester,
+        client: who.client,
+        token_id: who.token_id,
         type: stored.type,
         action: decision.action,
         rule_id: decision.rule_id,
         reason: clean(decision.reason, redactor),
         detection: decision.detection,
         policy_digest: snapshot?.digest ?? "none",
-        matched: canonicalJson([
-          ...recorded.map((rule) => ({
-            ...rule,
-            fault: rule.fault === undefined ? null : clean(rule.fault, redactor),
-          })),
-          ...(more === 0 ? [] : [{ more }]),
-        ]),
+        matched: matchedText(recorded, more, redactor),
         event_hash: hash,
         // Of an event that could not be made nothing is stored but its type.
         is_redacted: isRedacted || event === null,
@@ -75,6 +84,16 @@ export function decisionRows(who: Who, { stored, decision, snapshot, event }: Ju
     });
   }
   return rows;
+}
+
+/** Canonical JSON, its names in order. */
+function matchedText(recorded: Decision["explanation"]["matched"], more: number, redactor: Redactor): string {
+  const items = recorded.map(({ action, detection, fault, priority, rule_id }) => {
+    const shown = fault === undefined ? "null" : JSON.stringify(clean(fault, redactor));
+    const [act, level, id] = [JSON.stringify(action), JSON.stringify(detection), JSON.stringify(rule_id)];
+    return `{"action":${act},"detection":${level},"fault":${shown},"priority":${priority},"rule_id":${id}}`;
+  });
+  return `[${(more === 0 ? items : [...items, `{"more":${more}}`]).join(",")}]`;
 }
 
 /** The first of many that matched, and the winner wherever it is; how many more there were is said. */
@@ -124,7 +143,7 @@ export function endRow(
 }
 
 function isPreview(column: string): boolean {
-  return column === "stdout_preview" || column === "stderr_preview";
+  return column.endsWith("_preview");
 }
 
 /** The beginning of an output. Secrets go before it is cut, so that none is cut into halves that nobody knows. */
@@ -139,7 +158,7 @@ export function clean(text: string, redactor: Redactor): string {
   return wellFormed(redactor.text(text).text);
 }
 
-function wellFormed(text: string): string {
+export function wellFormed(text: string): string {
   return ANY_SURROGATE.test(text) ? text.replace(/\p{Surrogate}/gu, "\ufffd") : text;
 }
 
@@ -162,13 +181,14 @@ function storedBody(stored: StoredEvent, redactor: Redactor): { body: string; is
       isRedacted ||= replaced.isRedacted;
     } else fields[path] = value;
   }
-  return { body: canonicalJson({ ...stored, fields }), isRedacted };
+  const { type, event_id, trace_id, turn_id, generation } = stored;
+  return { body: canonicalJson({ event_id, fields, generation, trace_id, turn_id, type }), isRedacted };
 }
 
-const ruleTexts = new WeakMap<PolicySnapshot, Map<string, string>>();
+const ruleTexts = new WeakMap<RulesOf, Map<string, string>>();
 
 /** A rule as it was in force; made once for each snapshot. */
-function ruleText(snapshot: PolicySnapshot | null, id: string): string {
+function ruleText(snapshot: RulesOf | null, id: string): string {
   if (snapshot === null) return "";
   const texts = ruleTexts.get(snapshot) ?? new Map<string, string>();
   ruleTexts.set(snapshot, texts);

@@ -28,9 +28,11 @@ function writtenBy(edit: PolicyEdit): readonly unknown[] {
     case "set":
       return [edit.key, edit.value];
     case "put_rule":
+    case "put_server":
       return [edit.id, ...Object.values(edit.fields)];
     case "reset":
     case "delete_rule":
+    case "delete_server":
       return [];
   }
 }

@@ -3,7 +3,7 @@ import type * as z from "zod";
 import type { ActContext } from "../act.ts";
 import type { ActDraft, Boundary } from "../boundary/parts.ts";
 import { CredentialFiles, type StoredCredential } from "./credential-files.ts";
-import { hostPatterns } from "./host-pattern.ts";
+import { hostPatterns, isForHost } from "./host-pattern.ts";
 import { CREDENTIAL_LIMITS } from "./limits.ts";
 import { readsLikeMarker } from "./marker.ts";
 import type { SecretRedactor } from "./redactor.ts";
@@ -24,7 +24,7 @@ type Given = z.output<typeof credentialInput>;
 
 interface Credential {
   readonly info: CredentialInfo;
-  readonly secretCharacters: number;
+  readonly secret: string;
 }
 
 /**
@@ -39,6 +39,7 @@ export class CredentialBook {
   readonly #credentials = new Map<string, Credential>();
   /** Names that are being registered, with the size of their secrets: a person may be asked meanwhile. */
   readonly #reserved = new Map<string, number>();
+  readonly #listeners: ((ref: string) => void)[] = [];
 
   private constructor(parts: CredentialParts, files: CredentialFiles, key: Uint8Array) {
     this.#parts = parts;
@@ -60,6 +61,20 @@ export class CredentialBook {
 
   list(): CredentialInfo[] {
     return [...this.#credentials.values()].map(({ info }) => info);
+  }
+
+  /**
+   * The secret, to be sent to that host and to nobody else. Null where no such credential is registered, or it is for
+   * other hosts; one that names none is for none.
+   */
+  lend(ref: string, host: string): string | null {
+    const found = this.#credentials.get(ref);
+    return found !== undefined && isForHost(found.info.hosts, host) ? found.secret : null;
+  }
+
+  /** Told of each that is gone, at once. */
+  onForgotten(listener: (ref: string) => void): void {
+    this.#listeners.push(listener);
   }
 
   /** Throws "invalid_input", "name_taken", "quota", "disk_full" and what the boundary throws. */
@@ -99,6 +114,7 @@ export class CredentialBook {
       if (keep === "file") await this.#files.remove(ref);
       this.#credentials.delete(ref);
       this.#parts.redactor.remove(ref);
+      for (const listener of this.#listeners) listener(ref);
       permit.add({ digest_after: this.#parts.policyDigest() });
     });
   }
@@ -113,7 +129,7 @@ export class CredentialBook {
 
   #keep({ ref, name, hosts, secret, created_at }: StoredCredential, keep: "memory" | "file"): CredentialInfo {
     const info = { ref, name, hosts, keep, created_at };
-    this.#credentials.set(ref, { info, secretCharacters: secret.length });
+    this.#credentials.set(ref, { info, secret });
     return info;
   }
 
@@ -130,7 +146,7 @@ export class CredentialBook {
         `Cannot register credential "${name}": there are ${count}, limit ${countMax}`,
       );
     }
-    const sizes = [...kept.map(({ secretCharacters }) => secretCharacters), ...this.#reserved.values()];
+    const sizes = [...kept.map(({ secret }) => secret.length), ...this.#reserved.values()];
     const total = sizes.reduce((sum, size) => sum + size, characters);
     if (total > secretCharactersTotalMax) {
       const limit = `limit ${secretCharactersTotalMax}`;

@@ -9,6 +9,15 @@ export function hostPatterns(hosts: readonly string[]): readonly string[] {
   return [...new Set(hosts.map(hostPattern))].sort();
 }
 
+/** Whether one of the patterns covers the host; both in their one spelling. */
+export function isForHost(patterns: readonly string[], host: string): boolean {
+  return patterns.some((pattern) => {
+    if (!pattern.startsWith("*.")) return pattern === host;
+    const domain = pattern.slice(2);
+    return canonicalIp(host) === null && (host === domain || host.endsWith(`.${domain}`));
+  });
+}
+
 const NAME = /^(?=.{1,253}$)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/;
 
 function hostPattern(given: string): string {

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { Random } from "../../../../packages/policy/src/testing/random.ts";
+import { costInPasses } from "../testing/cost.ts";
 import { formsOf } from "./forms.ts";
 import { CREDENTIAL_LIMITS } from "./limits.ts";
 import { markerOf } from "./marker.ts";
@@ -143,7 +144,7 @@ function randomBytesOf(random: Random, length: number): Buffer {
   return Buffer.from(Array.from({ length }, () => random.below(256)));
 }
 
-test("64 secrets in 64 KiB of lines cost less than a few milliseconds", () => {
+test("64 secrets in 64 KiB of lines cost no more than some passes over it", () => {
   const secrets = Array.from({ length: CREDENTIAL_LIMITS.countMax }, () =>
     randomBytes(30).toString("base64"),
   );
@@ -161,14 +162,9 @@ test("64 secrets in 64 KiB of lines cost less than a few milliseconds", () => {
     `\n${" ".repeat(1_000)}`.repeat(65),
   ];
   for (const text of texts) {
-    let bestMs = Number.POSITIVE_INFINITY;
-    for (let round = 0; round < 30; round += 1) {
-      const startedMs = performance.now();
-      redactor.text(text);
-      bestMs = Math.min(bestMs, performance.now() - startedMs);
-    }
-    if (process.env.CAPSEM_SHOW === "1") console.log(`${bestMs.toFixed(3)} ms for ${text.length} characters`);
-    // 2 ms on a quiet machine; this one may be busy.
-    expect(bestMs).toBeLessThan(8);
+    const cost = costInPasses(() => redactor.text(text));
+    if (process.env.CAPSEM_SHOW === "1")
+      console.log(`${cost.toFixed(1)} passes over ${text.length} characters`);
+    expect(cost).toBeLessThan(250);
   }
 });

@@ -20,7 +20,7 @@ export interface EventHubParts {
 export class EventHub {
   readonly #parts: EventHubParts;
   readonly #queues = new Set<EventQueue>();
-  /** Of them those whose socket is open. */
+  /** Of them those whose socket is open, and who show what is asked to somebody. */
   readonly #watching = new Set<EventQueue>();
   #seq = 0;
   #isClosed = false;
@@ -33,7 +33,10 @@ export class EventHub {
     return this.#queues.size;
   }
 
-  /** Of them those that have been told how things are, and see what is told now. */
+  /**
+   * Of them those that have been told how things are, and see what is told now. Whoever looks for asks of its own calls
+   * is none: it waits for an answer, and can give none.
+   */
   get watcherCount(): number {
     return this.#watching.size;
   }
@@ -53,7 +56,7 @@ export class EventHub {
   }
 
   /** Follows until the client leaves or the service stops. Throws quota before the socket is opened. */
-  async follow(openSocket: () => Promise<FrameSocket>): Promise<void> {
+  async follow(openSocket: () => Promise<FrameSocket>, { watches = true } = {}): Promise<void> {
     if (this.#isClosed) throw apiFailure("unavailable", "Cannot follow events: the service is stopping");
     if (this.#queues.size >= EVENT_LIMITS.subscribersMax) {
       throw apiFailure(
@@ -67,7 +70,7 @@ export class EventHub {
     try {
       const socket = await openSocket();
       queue.start(this.#hello());
-      this.#watching.add(queue);
+      if (watches) this.#watching.add(queue);
       if (this.#isClosed) queue.end();
       const sending = queue.sendAll(socket);
       const isIntruding = await Promise.race([sending.then(() => false), this.#clientSpoke(socket)]);

@@ -4,6 +4,12 @@ import { GOLDEN_LIMITS, TIMES } from "../limits.ts";
 import type { GoldenIdentity, StoredGolden } from "../machinery.ts";
 import { buildGolden, type GoldenParts, type LoadedGolden } from "./golden-build.ts";
 
+/** A golden whose descriptors stay open until `release`, whatever becomes of it. */
+export interface HeldGolden {
+  readonly golden: LoadedGolden;
+  release(): Promise<void>;
+}
+
 /**
  * The goldens in memory, by key. A first request loads one from the store or builds it, and everybody who
  * asks meanwhile shares that. Null says that there is none: boot cold.
@@ -13,10 +19,16 @@ export class GoldenBook {
   /** In order of use, the latest last. */
   readonly #loaded = new Map<string, LoadedGolden>();
   readonly #coming = new Map<string, Promise<LoadedGolden | null>>();
+  /** Those that are found corrupt, until the store has none of their key. */
+  readonly #leaving = new Map<string, Promise<void>>();
+  /** How many hold each, and those that the last of them closes. */
+  readonly #holders = new Map<LoadedGolden, number>();
+  readonly #unwanted = new Set<LoadedGolden>();
   readonly #failedAtMs = new Map<string, number>();
   readonly #onBuilt: () => void;
   #makingCount = 0;
-  #isClosed = false;
+  /** Aborted by `close`. */
+  readonly #closing = new AbortController();
 
   constructor(parts: GoldenParts, onBuilt: () => void = () => undefined) {
     this.#parts = parts;
@@ -28,31 +40,35 @@ export class GoldenBook {
     return { ready: this.#loaded.size, making: this.#makingCount };
   }
 
-  /** What is returned stays open at least until the caller's next turn: use it before awaiting. */
-  async get(identity: GoldenIdentity, signal?: AbortSignal): Promise<LoadedGolden | null> {
+  /** What it resolves with is the caller's to release. */
+  async hold(identity: GoldenIdentity, signal?: AbortSignal): Promise<HeldGolden | null> {
     const key = this.#parts.machinery.goldenKey(identity);
-    const ready = this.#loaded.get(key);
-    if (ready !== undefined) return this.#use(ready);
-    if (this.#failedRecently(key)) return null;
-    let coming = this.#coming.get(key);
-    if (coming === undefined) {
-      coming = this.#bring(identity, key).finally(() => this.#coming.delete(key));
-      this.#coming.set(key, coming);
+    for (;;) {
+      const ready = this.#loaded.get(key);
+      if (ready !== undefined) return this.#hold(ready);
+      if (this.#closing.signal.aborted || this.#failedRecently(key)) return null;
+      const limitMs = TIMES.goldenTimeoutMs + TIMES.stopTimeoutMs;
+      const brought = await within(this.#come(identity, key), limitMs, undefined, signal);
+      if (brought === null) return null;
+      // It may have been put away again just before we were told of it: then another comes.
     }
-    return within(coming, TIMES.goldenTimeoutMs + TIMES.stopTimeoutMs, undefined, signal);
   }
 
   /** A fork said that this golden does not load: it is forgotten, and the next request builds another. */
-  async invalidate(key: string): Promise<void> {
+  async invalidate(golden: LoadedGolden): Promise<void> {
+    const { key } = golden;
     const loaded = this.#loaded.get(key);
+    // Of several forks the first has said so already: what is there now is another one.
+    if (loaded !== golden && (loaded !== undefined || this.#coming.has(key))) return;
     this.#loaded.delete(key);
-    if (loaded !== undefined) await this.#close(loaded);
-    await this.#parts.machinery.goldens.remove(key);
-    this.#parts.log("warning", "golden is corrupt: it will be built again", { key });
+    const leaving = this.#putAway(key, loaded).finally(() => this.#leaving.delete(key));
+    this.#leaving.set(key, leaving);
+    await leaving;
   }
 
+  /** What is being built is given up. */
   async close(): Promise<void> {
-    this.#isClosed = true;
+    this.#closing.abort();
     await Promise.allSettled(this.#coming.values());
     for (const golden of this.#loaded.values()) await this.#close(golden);
     this.#loaded.clear();
@@ -63,20 +79,45 @@ export class GoldenBook {
     return failedAt !== undefined && this.#parts.powers.monotonicMs() - failedAt < TIMES.goldenRetryMs;
   }
 
-  #use(golden: LoadedGolden): LoadedGolden {
+  #come(identity: GoldenIdentity, key: string): Promise<LoadedGolden | null> {
+    const coming =
+      this.#coming.get(key) ?? this.#bring(identity, key).finally(() => this.#coming.delete(key));
+    this.#coming.set(key, coming);
+    return coming;
+  }
+
+  #hold(golden: LoadedGolden): HeldGolden {
     this.#loaded.delete(golden.key);
     this.#loaded.set(golden.key, golden);
-    return golden;
+    this.#holders.set(golden, (this.#holders.get(golden) ?? 0) + 1);
+    return { golden, release: () => this.#release(golden) };
+  }
+
+  async #release(golden: LoadedGolden): Promise<void> {
+    const left = (this.#holders.get(golden) ?? 1) - 1;
+    if (left > 0) {
+      this.#holders.set(golden, left);
+      return;
+    }
+    this.#holders.delete(golden);
+    if (this.#unwanted.delete(golden)) await this.#close(golden);
+  }
+
+  async #putAway(key: string, loaded: LoadedGolden | undefined): Promise<void> {
+    if (loaded !== undefined) await this.#close(loaded);
+    await this.#parts.machinery.goldens.remove(key);
+    this.#parts.log("warning", "golden is corrupt: it will be built again", { key });
   }
 
   async #bring(identity: GoldenIdentity, key: string): Promise<LoadedGolden | null> {
     const { log, powers } = this.#parts;
     const startedMs = powers.monotonicMs();
     try {
+      await this.#leaving.get(key);
       const found = await this.#load(identity, key);
       const golden = found ?? (await this.#build(identity, key));
       this.#failedAtMs.delete(key);
-      if (this.#isClosed) {
+      if (this.#closing.signal.aborted) {
         await this.#close(golden);
         return null;
       }
@@ -86,6 +127,7 @@ export class GoldenBook {
       log("info", found === null ? "golden built" : "golden loaded", { key, duration_ms: durationMs });
       return golden;
     } catch (thrown) {
+      if (this.#closing.signal.aborted) return null;
       this.#failedAtMs.set(key, powers.monotonicMs());
       const detail = thrown instanceof Failure ? thrown.detail : undefined;
       log("error", "no golden: VMs of this shape boot cold", { key, cause: messageOf(thrown), detail });
@@ -96,7 +138,7 @@ export class GoldenBook {
   async #build(identity: GoldenIdentity, key: string): Promise<LoadedGolden> {
     this.#makingCount += 1;
     try {
-      const golden = await buildGolden(this.#parts, identity, key);
+      const golden = await buildGolden(this.#parts, identity, key, this.#closing.signal);
       this.#onBuilt();
       return golden;
     } finally {
@@ -157,7 +199,12 @@ export class GoldenBook {
     await this.#parts.machinery.goldens.collect(GOLDEN_LIMITS, new Set(this.#loaded.keys()));
   }
 
+  /** At once, or with the last who holds it: a number that is closed may be another file's. */
   async #close(golden: LoadedGolden): Promise<void> {
+    if (this.#holders.has(golden)) {
+      this.#unwanted.add(golden);
+      return;
+    }
     this.#parts.machinery.closeDescriptor(golden.memoryFd);
     await golden.state.close();
   }

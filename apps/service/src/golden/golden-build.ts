@@ -26,11 +26,12 @@ export interface LoadedGolden {
   readonly state: { readonly fd: number; close(): Promise<void> };
 }
 
-/** Boots, warms and saves one machine. On every path nothing is left of the machine itself. */
+/** Boots, warms and saves one machine, until `signal`. On every path nothing is left of the machine itself. */
 export async function buildGolden(
   parts: GoldenParts,
   identity: GoldenIdentity,
   key: string,
+  signal: AbortSignal,
 ): Promise<LoadedGolden> {
   const id = newId("vm", parts.powers.random);
   const { folder, logs: logFolder } = vmFolder(parts.layout, id);
@@ -39,7 +40,7 @@ export async function buildGolden(
   try {
     const draft = await parts.machinery.goldens.draft(key, identity);
     try {
-      return await bootAndSave(parts, identity, key, id, draft, logs);
+      return await bootAndSave(parts, identity, key, id, draft, logs, signal);
     } catch (thrown) {
       await draft.abort();
       throw withTail(thrown, logs);
@@ -57,12 +58,13 @@ async function bootAndSave(
   id: string,
   draft: GoldenDraft,
   logs: VmLogs,
+  signal: AbortSignal,
 ): Promise<LoadedGolden> {
   const { memory } = parts.machinery;
   const memoryBytes = identity.memoryMib * MIB;
   const memoryFd = memory.create(`capsem-golden-${key.slice(0, 16)}`, memoryBytes);
   try {
-    await boot(parts, identity, id, draft, memoryFd, logs);
+    await boot(parts, identity, id, draft, memoryFd, logs, signal);
     memory.seal(memoryFd);
     const state = await keep(parts, key, draft, memoryFd, memoryBytes);
     return { key, memoryFd, memoryBytes, state };
@@ -79,6 +81,7 @@ async function boot(
   draft: GoldenDraft,
   memoryFd: number,
   logs: VmLogs,
+  signal: AbortSignal,
 ): Promise<void> {
   const { image, accelerator, hypervisor, cpus, memoryMib } = identity;
   const { folder, processes, disk } = vmFolder(parts.layout, id);
@@ -109,12 +112,9 @@ async function boot(
     onLogLine: (line) => logs.take(line),
   });
   try {
-    const said = await within(run.ready, TIMES.goldenTimeoutMs, () => {
-      return new Failure(
-        "boot_timeout",
-        `Cannot build a golden: not saved within ${TIMES.goldenTimeoutMs} ms`,
-      );
-    });
+    const late = () =>
+      new Failure("boot_timeout", `Cannot build a golden: not saved within ${TIMES.goldenTimeoutMs} ms`);
+    const said = await within(run.ready, TIMES.goldenTimeoutMs, late, signal);
     if (said.state !== "saved") {
       throw new Failure("internal", `Cannot build a golden: its owner says "${said.state}"`);
     }

@@ -22,6 +22,8 @@ export interface HomeLayout {
   readonly asks: string;
   /** Secrets that are kept in files, and the key that their references are made with. */
   readonly credentials: string;
+  /** What was approved of each tool server, and what was last seen of it. */
+  readonly mcp: string;
   readonly settings: string;
   readonly schema: string;
   readonly backups: string;
@@ -46,6 +48,7 @@ export function homeLayout(home: string, cache: string = home): HomeLayout {
     checkpoints: join(home, "checkpoints"),
     asks: join(home, "asks"),
     credentials: join(home, "credentials"),
+    mcp: join(home, "mcp"),
     settings: join(home, "settings.toml"),
     schema: join(home, "schema.json"),
     backups: join(home, "backups"),
@@ -82,8 +85,8 @@ export function vmFolder(layout: HomeLayout, id: string): VmFolder {
  * Failure("cache_unsafe") when another but root could change what VMs are made of.
  */
 export async function createHome(layout: HomeLayout, uid: number): Promise<void> {
-  const { home, run, vms, logs, panics, tmp, ledgers, keys, checkpoints, asks, credentials } = layout;
-  const own = [home, run, vms, logs, panics, tmp, ledgers, keys, checkpoints, asks, credentials];
+  const { home, run, vms, logs, panics, tmp, ledgers, keys, checkpoints, asks, credentials, mcp } = layout;
+  const own = [home, run, vms, logs, panics, tmp, ledgers, keys, checkpoints, asks, credentials, mcp];
   for (const folder of own) ensureOwnFolder(folder, uid);
   for (const folder of [layout.images, layout.goldens]) {
     await mkdir(folder, { recursive: true, mode: 0o700 });

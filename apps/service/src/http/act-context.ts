@@ -31,10 +31,14 @@ export function actContext(
     trace,
     traceId: trace.slice(3, 35),
     turn: wordOf(headers[TURN_HEADER], PRINTABLE, CLIENT_LIMITS.turnCharactersMax),
-    asks: headers[ASKS_HEADER] === "later" ? "later" : "hold",
+    asks: asksOf(headers[ASKS_HEADER]),
     timeLeftMs,
     signal: timeLeftMs === null ? signal : AbortSignal.any([signal, AbortSignal.timeout(timeLeftMs)]),
   };
+}
+
+function asksOf(header: string | string[] | undefined): ActContext["asks"] {
+  return header === "later" || header === "own" ? header : "hold";
 }
 
 const PRINTABLE = /^[\x20-\x7e]+$/;

@@ -46,8 +46,11 @@ function write(response: ServerResponse, chunk: Uint8Array | string): Promise<vo
 }
 
 function end(response: ServerResponse): Promise<void> {
-  return new Promise((resolve) => {
-    response.once("close", resolve);
+  return new Promise((resolve, reject) => {
+    const closed = () => (response.writableFinished ? resolve() : reject(clientGone()));
+    // Of one that is closed already, neither its end nor its closing is told any more.
+    if (response.destroyed) return closed();
+    response.once("close", closed);
     response.end(resolve);
   });
 }

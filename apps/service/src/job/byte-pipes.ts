@@ -91,11 +91,21 @@ async function readAll(stream: MuxStream): Promise<Uint8Array> {
 async function* withIdleLimit(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const source = chunks[Symbol.asyncIterator]();
   const late = () => apiFailure("timeout", `Cannot upload: nothing came for ${HTTP_LIMITS.uploadIdleMs} ms`);
-  for (;;) {
-    const next = source.next();
-    ignore(next);
-    const { done, value } = await within(next, HTTP_LIMITS.uploadIdleMs, late);
-    if (done === true) return;
-    yield value;
+  let isAsked = false;
+  try {
+    for (;;) {
+      const next = source.next();
+      isAsked = true;
+      ignore(next);
+      const { done, value } = await within(next, HTTP_LIMITS.uploadIdleMs, late);
+      isAsked = false;
+      if (done === true) return;
+      yield value;
+    }
+  } finally {
+    // Whoever takes no more lets go of the request. One that still owes a chunk does so after it.
+    const returned = source.return?.() ?? Promise.resolve();
+    if (isAsked) ignore(returned);
+    else await returned;
   }
 }

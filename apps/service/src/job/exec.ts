@@ -24,8 +24,8 @@ export interface Executed {
 }
 
 /**
- * Runs a command to its end and collects what it says. When the requester goes away, or the end does not come
- * in time, the whole process tree is killed.
+ * Runs a command to its end and collects what it says. When the requester goes away, the end does not come in time, or
+ * nobody can learn of it, the whole process tree is killed.
  */
 export async function execute(
   parts: ExecParts,
@@ -37,8 +37,10 @@ export async function execute(
   const stdin = request.stdin === undefined ? null : decodeStdin(request.stdin);
   const params = jobStartParams(job, request, { stdin: stdin !== null, timeLeftMs: context.timeLeftMs });
   const limits = { signal: context.signal, trace: context.trace };
+  let isStarted = false;
   try {
     await run.call("job.start", params, limits);
+    isStarted = true;
     const { stream } = await run.open("job.read", { job, offset: 0, follow: true }, limits);
     const output = { stdout: collector(), stderr: collector() };
     const collected = collect(stream, output);
@@ -58,7 +60,8 @@ export async function execute(
     }
   } catch (thrown) {
     const isLate = thrown instanceof Failure && thrown.kind === "unresponsive";
-    if (context.signal.aborted || isLate) ignore(run.call("job.signal", { job, signal: 9, tree: true }));
+    if (isStarted || context.signal.aborted || isLate)
+      ignore(run.call("job.signal", { job, signal: 9, tree: true }));
     throw thrown;
   }
 }

@@ -32,8 +32,12 @@ export class JobStdin {
   }
 
   async #open(): Promise<MuxStream> {
-    this.#stream ??= (await this.#run.open("job.write", { job: this.#job })).stream;
-    return this.#stream;
+    if (this.#stream !== null) return this.#stream;
+    const { stream } = await this.#run.open("job.write", { job: this.#job });
+    this.#stream = stream;
+    // Its client left meanwhile.
+    if (this.#isOver) stream.reset("cancelled");
+    return stream;
   }
 
   async #tolerate(work: () => Promise<void>): Promise<void> {

@@ -14,6 +14,7 @@ export class OutputReader {
   /** Where what is read begins: later than asked where the beginning was dropped. */
   #given: number;
   #readBytes = 0;
+  #hasLeft = false;
 
   constructor(run: OwnerRun, job: string, offset: number, withheld: WithheldOutputs) {
     this.#run = run;
@@ -53,12 +54,18 @@ export class OutputReader {
   }
 
   leave(): void {
+    this.#hasLeft = true;
     this.#stream?.reset("cancelled");
   }
 
   async #open(): Promise<MuxStream> {
     const request = { job: this.#job, offset: this.#offset, follow: true };
     const { result, stream } = await this.#run.open("job.read", request);
+    // Its reader may leave while it is opened.
+    if (this.#hasLeft) {
+      stream.reset("cancelled");
+      throw apiFailure("cancelled", "Cannot give the output: its reader has left");
+    }
     this.#stream = stream;
     this.#given = result.offset;
     return stream;

@@ -9,6 +9,7 @@ import { errorBody } from "../http/error-body.ts";
 import { STREAM_LIMITS } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
+import { settled, settledWithin } from "../owner/settled.ts";
 import { CLOSE_CODES, type FrameSocket } from "./frame-socket.ts";
 import { recordJobEnd } from "./job-end.ts";
 import { jobStartParams } from "./job-request.ts";
@@ -59,7 +60,9 @@ export async function runStreamSession(parts: StreamParts): Promise<void> {
     });
     ignore(sending);
     // Whoever ends first decides: the job's end, the client's leaving, a violation.
-    await Promise.race([sending, takeInput(parts, job, stdin, isOver)]);
+    const taking = takeInput(parts, job, stdin, isOver);
+    const left = socket.closed.then(() => settledWithin(settled(taking), LEFT_INPUT_MS));
+    await Promise.race([sending, taking, left]);
   } catch (thrown) {
     await refuse(parts, thrown);
   } finally {
@@ -67,6 +70,9 @@ export async function runStreamSession(parts: StreamParts): Promise<void> {
     stdin?.leave();
   }
 }
+
+/** What a client sent before it left is still its job's, where that takes it. */
+const LEFT_INPUT_MS = 2_000;
 
 async function firstMessage(socket: FrameSocket): Promise<First | null> {
   const late = () => new StreamViolation(CLOSE_CODES.protocolError, "no start message came in time");

@@ -6,6 +6,7 @@ import {
   nextHead,
   type Origin,
   rowHash,
+  rowText,
 } from "@capsem/api/ledger-chain";
 import { LEDGER_COLUMNS } from "@capsem/api/ledger-row";
 import { expect, test } from "vitest";
@@ -53,6 +54,7 @@ function bodies(from: number, to: number): WireRow[] {
   return Array.from({ length: to - from }, (_, at) => encodeRow(body(from + at)));
 }
 
+const coded = (rows: readonly WireRow[]) => rows.map((wire) => ({ wire, text: rowText(wire) }));
 const INTENT = encodeRow(decision("act"));
 
 /** The end of an act as the ledger gives it. */
@@ -78,7 +80,7 @@ test("a head of the rows that were sent is believed, and nobody has to tell them
   await follower.follow(chain.head, chain.fetch);
   for (let first = 1; first < 1_000; first += 333) {
     const rows = bodies(first, first + 333);
-    await follower.send(first, rows);
+    await follower.send(first, coded(rows));
     await follower.follow(chain.own(first, rows).head, chain.fetch);
     expect(follower.known).toEqual(chain.head);
   }
@@ -89,11 +91,11 @@ test("rows that were stored and not acknowledged are known again, and sent again
   const chain = new Chain();
   const follower = followed();
   const rows = bodies(1, 6);
-  await follower.send(1, rows);
+  await follower.send(1, coded(rows));
   // The process died, and its successor says that three of them are there.
   await follower.follow(chain.own(1, rows.slice(0, 3)).head, chain.fetch);
   const more = bodies(1, 9);
-  await follower.send(1, more);
+  await follower.send(1, coded(more));
   await follower.follow(chain.own(4, more.slice(3)).head, chain.fetch);
   expect(follower.known).toEqual(chain.head);
 });
@@ -102,12 +104,12 @@ test("acts that the ledger gave up are believed, between and behind the rows tha
   const chain = new Chain();
   const follower = followed();
   const rows = [INTENT, ...bodies(0, 3)];
-  await follower.send(1, rows);
+  await follower.send(1, coded(rows));
   chain.own(1, rows).store({ ...LEDGER_PRODUCER, seq: 1 }, ending("act"));
   await follower.follow(chain.head, chain.fetch);
   // Under another generation the numbers begin again.
   follower.enter("gen_2");
-  await follower.send(1, [INTENT]);
+  await follower.send(1, coded([INTENT]));
   await follower.follow(chain.own(1, [INTENT], "gen_2").head, chain.fetch);
   await follower.follow(chain.store({ ...LEDGER_PRODUCER, seq: 2 }, ending("act")).head, chain.fetch);
   expect(follower.known).toEqual(chain.head);
@@ -187,7 +189,7 @@ test.each<[string, (chain: Chain) => Chain]>([
 ])("a chain is not followed where %s", async (_, rewrite) => {
   const chain = new Chain();
   const follower = followed();
-  await follower.send(1, SENT);
+  await follower.send(1, coded(SENT));
   rewrite(chain);
   expect(await kindOfLater(follower.follow(chain.head, chain.fetch))).toBe("ledger_broken");
   expect(follower.known).toEqual(GENESIS);
@@ -205,7 +207,7 @@ test.each<[string, LedgerHead, FetchRows]>([
 ])("a head of %s is not followed", async (_, head, fetch) => {
   const chain = new Chain().own(1, SENT);
   const follower = followed();
-  await follower.send(1, SENT);
+  await follower.send(1, coded(SENT));
   await follower.follow(chain.head, chain.fetch);
   expect(await kindOfLater(follower.follow(head, fetch))).toBe("ledger_broken");
   expect(follower.known).toEqual(chain.head);
@@ -215,7 +217,7 @@ test("the end that the service sends closes an act, so that the ledger cannot en
   const chain = new Chain();
   const follower = followed();
   const rows = [encodeRow(decision("life", "vm.lifecycle")), encodeRow(lifecycle("life", "stop"))];
-  await follower.send(1, rows);
+  await follower.send(1, coded(rows));
   await follower.follow(chain.own(1, rows).head, chain.fetch);
   chain.store(ofLedger, ending("life", "lifecycle_events"));
   expect(await kindOfLater(follower.follow(chain.head, chain.fetch))).toBe("ledger_broken");

@@ -1,13 +1,22 @@
 import { ENDS_IN, type LedgerHead, type LedgerResult, type LedgerTable } from "@capsem/api";
-import { type Cell, genesisHead, LEDGER_PRODUCER, nextHead, rowHash } from "@capsem/api/ledger-chain";
+import {
+  type Cell,
+  genesisHead,
+  LEDGER_PRODUCER,
+  nextHead,
+  rowHash,
+  rowTextHash,
+} from "@capsem/api/ledger-chain";
 import { LEDGER_COLUMNS } from "@capsem/api/ledger-row";
 import { Failure } from "@capsem/base";
 import { LEDGER_LIMITS } from "./limits.ts";
-import type { WireRow } from "./row-code.ts";
+import type { Encoded, WireRow } from "./row-code.ts";
 
 export type ChainedRow = LedgerResult<"producer", "ledger.rows">["rows"][number];
 /** Rows of the chain after one, up to another: some of them, and at least one. */
 export type FetchRows = (after: number, until: number) => Promise<readonly ChainedRow[]>;
+
+type Sendable = Pick<Encoded, "wire" | "text">;
 
 interface Own {
   readonly seq: number;
@@ -71,7 +80,7 @@ export class ChainFollower {
   }
 
   /** Rows are on their way, the first with this number in its generation. Resolves when they are hashed; never rejects. */
-  async send(first: number, rows: readonly WireRow[]): Promise<void> {
+  async send(first: number, rows: readonly Sendable[]): Promise<void> {
     this.#sent = this.#hash(first, rows);
     await this.#sent;
   }
@@ -106,18 +115,18 @@ export class ChainFollower {
     this.#acts.clear();
   }
 
-  async #hash(first: number, rows: readonly WireRow[]): Promise<Sent> {
+  async #hash(first: number, rows: readonly Sendable[]): Promise<Sent> {
     const hashed: Own[] = [];
     const generation = this.#generation;
     let { rows: n, head } = this.#known ?? { rows: 0, head: "" };
-    for (const [at, row] of rows.entries()) {
+    for (const [at, { wire, text }] of rows.entries()) {
       // The rows are on their way already: whoever asks the service for something meanwhile comes first.
       if (at % LEDGER_LIMITS.hashedAtOnceMax === 0) await new Promise(setImmediate);
       const seq = first + at;
       if (seq <= this.#seq) continue;
       const origin = { producer: SERVICE_PRODUCER, generation, seq };
-      const hash = rowHash(origin, row);
-      hashed.push({ seq, hash, row });
+      const hash = rowTextHash(origin, text);
+      hashed.push({ seq, hash, row: wire });
       head = nextHead(head, hash);
       n += 1;
     }

@@ -5,6 +5,11 @@ import type { ChainFollower } from "./chain-follower.ts";
 import type { LedgerLink } from "./ledger-link.ts";
 import type { Weight } from "./row-queue.ts";
 
+export type FeedState = "opening" | "ok" | "full" | "failing" | "broken";
+
+/** Why a ledger is full that is not at its limit. */
+export const NO_ROOM = "the disk has no room; what frees some still works: stop, delete, purge, export";
+
 /** What the way of one ledger's rows needs of everything else. */
 export interface FeedParts {
   /** Of the process that lives now. */

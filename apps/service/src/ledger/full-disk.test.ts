@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, realpathSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, realpathSync, rmSync, statfsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sha256 } from "@capsem/api/ledger-chain";
@@ -87,7 +87,7 @@ async function smallDisk(skip: (reason: string) => void) {
   onTestFinished(() => rmSync(home, { recursive: true, force: true }));
   const layout = homeLayout(home);
   await createHome(layout, process.getuid?.() ?? -1);
-  const options = ["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", layout.ledgers];
+  const options = ["-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", layout.ledgers];
   if (spawnSync("mount", options).status !== 0) {
     const reason = "a full disk, because no small one can be mounted here";
     console.log(`skipped: ${reason}`);
@@ -131,11 +131,13 @@ function gateTo(ledger: LedgerClient) {
   return { boundary, log };
 }
 
-/** To the last byte. */
+/** To the last byte, whoever writes beside it. */
 function fill(folder: string): string {
-  const { bavail, bsize } = statfsSync(folder);
   const path = join(folder, "filler");
-  writeFileSync(path, Buffer.alloc(bavail * bsize));
+  const block = Buffer.alloc(statfsSync(folder).bsize);
+  expect(() => {
+    for (;;) appendFileSync(path, block);
+  }).toThrow(/ENOSPC/);
   expect(statfsSync(folder).bavail).toBe(0);
   return path;
 }

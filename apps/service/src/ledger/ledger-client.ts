@@ -2,6 +2,7 @@ import { existsSync, statfsSync } from "node:fs";
 import { join } from "node:path";
 import {
   apiFailure,
+  type ErrorKind,
   HOST_LEDGER,
   type LedgerHead,
   type LedgerMethod,
@@ -67,12 +68,18 @@ export class LedgerClient implements LedgerWriter {
     this.appendAll(ledger, [{ table, row } as AnyRow]);
   }
 
-  appendAll(ledger: string, rows: readonly AnyRow[]): void {
+  appendAll(ledger: string, rows: readonly AnyRow[], isDue = false): void {
     const feed = this.#feedOf(ledger);
     // What was begun while the ledger was whole is ended in the service's own.
     if (feed.isBroken && ledger !== HOST_LEDGER && areEnds(rows)) {
       this.#feedOf(HOST_LEDGER).append(rows);
-    } else feed.append(rows);
+    } else feed.append(rows, isDue);
+  }
+
+  /** Why a ledger takes nothing new, and how full its queue is: 1 is full. */
+  roomOf(ledger: string): { readonly refusal: Failure<ErrorKind> | null; readonly load: number } {
+    const feed = this.#feedOf(ledger);
+    return { refusal: feed.refusal(), load: feed.load };
   }
 
   /**
@@ -246,30 +253,29 @@ export class LedgerClient implements LedgerWriter {
   async archive(ledger: string, signal?: AbortSignal): Promise<string> {
     const { checkpoints } = this.#parts;
     await this.#refuseWhole(ledger, signal);
-    const link = await this.#letGo(ledger);
-    try {
-      const { name } = await link.call("maintainer", "keep.archive", { ledger }, SHORT);
-      await checkpoints.archive(ledger, name);
-      this.#chains.get(ledger)?.reset();
-      return name;
-    } catch (thrown) {
-      this.#chains.get(ledger)?.forget();
-      const isGone = thrown instanceof Failure && thrown.kind === "ledger_not_found";
-      // Files that are gone, and a checkpoint that says they were there, is a broken ledger like another.
-      if (isGone && (await checkpoints.archive(ledger, ARCHIVED_BEFORE))) return ARCHIVED_BEFORE;
-      throw readFailure(thrown, ledger);
-    } finally {
-      this.#feeds.get(ledger)?.reset();
-    }
+    return await this.#lent(ledger, async (link) => {
+      try {
+        const { name } = await link.call("maintainer", "keep.archive", { ledger }, SHORT);
+        await checkpoints.archive(ledger, name);
+        this.#chains.get(ledger)?.reset();
+        return name;
+      } catch (thrown) {
+        this.#chains.get(ledger)?.forget();
+        const isGone = thrown instanceof Failure && thrown.kind === "ledger_not_found";
+        // Files that are gone, and a checkpoint that says they were there, is a broken ledger like another.
+        if (isGone && (await checkpoints.archive(ledger, ARCHIVED_BEFORE))) return ARCHIVED_BEFORE;
+        throw readFailure(thrown, ledger);
+      }
+    });
   }
 
   /** For good. The caller has recorded why. */
   async remove(ledger: string): Promise<void> {
-    const link = await this.#letGo(ledger);
-    await link.call("maintainer", "keep.remove", { ledger }, SHORT);
-    await this.#parts.checkpoints.remove(ledger);
-    this.#chains.get(ledger)?.reset();
-    this.#feeds.get(ledger)?.reset();
+    await this.#lent(ledger, async (link) => {
+      await link.call("maintainer", "keep.remove", { ledger }, SHORT);
+      await this.#parts.checkpoints.remove(ledger);
+      this.#chains.get(ledger)?.reset();
+    });
   }
 
   async #refuseWhole(ledger: string, signal: AbortSignal | undefined): Promise<void> {
@@ -311,9 +317,25 @@ export class LedgerClient implements LedgerWriter {
     }
   }
 
-  /** Its files are closed here and there, whatever state it is in. */
+  /** Its files are closed here and there, whatever state it is in, and nothing opens them before `work` is done. */
+  async #lent<T>(ledger: string, work: (link: LedgerLink) => Promise<T>): Promise<T> {
+    const feed = this.#feedOf(ledger);
+    await feed.lend();
+    let link: LedgerLink;
+    try {
+      link = await this.#letGo(ledger);
+    } catch (thrown) {
+      feed.giveBack();
+      throw thrown;
+    }
+    try {
+      return await work(link);
+    } finally {
+      feed.reset();
+    }
+  }
+
   async #letGo(ledger: string): Promise<LedgerLink> {
-    await this.#feeds.get(ledger)?.close();
     await this.#heads.forget(ledger);
     const link = await this.#linked();
     try {

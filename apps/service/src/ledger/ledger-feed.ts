@@ -1,19 +1,15 @@
 import { type ErrorKind, HOST_LEDGER, type LedgerHead } from "@capsem/api";
 import { assert, Failure, messageOf } from "@capsem/base";
 import type { AnyRow } from "../boundary/parts.ts";
-import type { FeedParts } from "./feed-parts.ts";
+import { type FeedParts, type FeedState, NO_ROOM } from "./feed-parts.ts";
 import { ledgerFailure } from "./ledger-failure.ts";
 import type { LedgerLink } from "./ledger-link.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { OpenActs } from "./open-acts.ts";
-import { areEnds, areEssential, charactersOf, encodeRow } from "./row-code.ts";
+import { Retry } from "./retry.ts";
+import { areEnds, areEssential, charactersOf, type Encoded, encoded, messageOfEncoded } from "./row-code.ts";
 import { RowQueue } from "./row-queue.ts";
 import { Waiters } from "./waiters.ts";
-
-/** Why a ledger is full that is not at its limit. */
-const NO_ROOM = "the disk has no room; what frees some still works: stop, delete, purge, export";
-
-export type FeedState = "opening" | "ok" | "full" | "failing" | "broken";
 
 /**
  * The way of one ledger's rows to the ledger process: queued, sent one batch at a time, given up when they are
@@ -33,7 +29,10 @@ export class LedgerFeed {
   #openedOn: LedgerLink | null = null;
   /** A link that broke under us: the next one is waited for. */
   #lostOn: LedgerLink | null = null;
-  #wants: "nothing" | "open" | "idle" | "close" = "nothing";
+  #wants: "nothing" | "open" | "idle" = "nothing";
+  #isClosing = false;
+  /** Lent: its files are another's, and nothing is opened before `reset`. */
+  #lending: "no" | "asked" | "lent" = "no";
   #existed: boolean | null = null;
   #walk: "none" | "asked" | "done" = "none";
   /** After a refused batch: so many rows are sent by those that belong together, to find what was refused. */
@@ -46,9 +45,8 @@ export class LedgerFeed {
   hasNoRoom = false;
   #probedMs = Number.NEGATIVE_INFINITY;
   readonly #acts = new OpenActs();
-  #failures = 0;
   #failingMs = 0;
-  #retry: NodeJS.Timeout | null = null;
+  readonly #retry = new Retry();
   /** What somebody else found, until the driving loop comes to it. */
   #found: string | null = null;
   #isDriving = false;
@@ -64,26 +62,26 @@ export class LedgerFeed {
     return this.#queue.length;
   }
 
-  get isOpen(): boolean {
-    return this.#openedOn !== null;
-  }
-
-  /** All or none. Throws why they are not taken. */
-  append(rows: readonly AnyRow[]): void {
-    const isEssential = areEssential(rows);
+  /**
+   * All or none. Throws why they are not taken. `isDue`: whoever tells of it was allowed to before it did it, so that a
+   * full ledger takes it too.
+   */
+  append(rows: readonly AnyRow[], isDue = false): void {
+    const isEssential = isDue || areEssential(rows);
     if (this.isBroken) throw this.failure("ledger_broken");
     // What was begun is ended in evidence, as soon as the disk has room again.
     if (this.#isStuck && !(this.hasNoRoom && areEnds(rows))) throw this.failure("ledger_full");
-    if (!isEssential) this.#refuseWhenClosed();
+    const closed = isEssential ? null : this.#closed();
+    if (closed !== null) throw closed;
     // What no ledger would take is refused here, before anything is done: nothing that was taken is ever lost.
-    const encoded = rows.map((row) => ({ row, wire: encodeRow(row) }));
-    for (const { row, wire } of encoded) {
+    const made = rows.map(encoded);
+    for (const { row, wire } of made) {
       assert(
         charactersOf(wire) <= LEDGER_LIMITS.rowCharactersMax,
         `a row of ${row.table} is beyond every cap`,
       );
     }
-    if (!this.#queue.push(encoded, isEssential)) {
+    if (!this.#queue.push(made, isEssential)) {
       throw ledgerFailure("ledger_away", this.ledger, "it does not keep up: too many rows wait for it");
     }
     for (const row of rows) this.#acts.note(row);
@@ -99,6 +97,17 @@ export class LedgerFeed {
       this.ledger,
       kind === "ledger_full" ? reason : (reason ?? this.#parts.away().reason),
     );
+  }
+
+  /** Why nothing new is taken; null: it is, as far as is known. A full one is looked at again. */
+  refusal(): Failure<ErrorKind> | null {
+    if (this.isBroken) return this.failure("ledger_broken");
+    return this.#isStuck ? this.failure("ledger_full") : this.#closed();
+  }
+
+  /** How full the queue is, 0 to 1 and more. */
+  get load(): number {
+    return this.#queue.load;
   }
 
   /** Resolves when it is known whether rows are taken; a full or broken ledger says so to `append`. */
@@ -156,11 +165,29 @@ export class LedgerFeed {
 
   /** Closes its files now; acts that have not ended are ended there as interrupted. */
   async close(timeoutMs: number = LEDGER_LIMITS.flushTimeoutMs): Promise<void> {
-    if (this.#openedOn === null && this.#queue.length === 0) return;
-    this.#wants = "close";
+    if (this.#openedOn === null && this.#queue.length === 0 && !this.#isDriving) return;
+    this.#wants = "nothing";
+    this.#isClosing = true;
     this.wake();
-    const isClosed = () => this.#wants !== "close" || this.state === "broken";
+    const isClosed = () => !this.#isClosing || this.state === "broken";
     await this.#waiters.until(isClosed, timeoutMs, () => this.failure("ledger_away"));
+  }
+
+  /** As `close`; what comes from then on waits for `reset`, or for `giveBack` of files that are as they were. */
+  async lend(): Promise<void> {
+    this.#lending = "asked";
+    try {
+      await this.close();
+      this.#lending = "lent";
+    } catch (thrown) {
+      this.giveBack();
+      throw thrown;
+    }
+  }
+
+  giveBack(): void {
+    this.#lending = "no";
+    this.wake();
   }
 
   /** Somebody looked, and it is not what was written: no row is taken from now on. What is being sent is let end. */
@@ -178,15 +205,19 @@ export class LedgerFeed {
   /** Somebody else had its files: what is there now is looked at before the next row. */
   reset(): void {
     this.#endGeneration();
-    this.#clearRetry();
+    this.#retry.clear();
     this.#existed = null;
     this.#acts.clear();
-    this.#wants = "nothing";
-    this.#walk = "none";
+    this.#isClosing = false;
+    this.#lending = "no";
+    // Who waits for it to be open waits for the new one.
+    if (this.#walk !== "asked") this.#walk = "none";
     this.#found = null;
     this.#bytes = 0;
     this.#set("opening", null);
     this.#waiters.tell();
+    if (this.#isUnused()) this.#parts.onClosed(this.ledger);
+    else this.wake();
   }
 
   limitChanged(): void {
@@ -195,7 +226,7 @@ export class LedgerFeed {
       this.#isStuck = false;
       if (this.state === "ok" || this.state === "full") this.#measure(this.#bytes);
     }
-    this.#clearRetry();
+    this.#retry.clear();
     this.wake();
   }
 
@@ -236,15 +267,13 @@ export class LedgerFeed {
   #next(): (() => Promise<void>) | null {
     const [link, found] = [this.#parts.link(), this.#found];
     if (found !== null && this.state !== "broken") return async () => this.#break(found);
-    if (link === null || link === this.#lostOn || this.state === "broken" || this.#retry !== null)
-      return null;
+    const mayCall = this.state !== "broken" && this.#lending !== "lent" && !this.#retry.isSet;
+    if (link === null || link === this.#lostOn || !mayCall) return null;
     const hasRows = this.#queue.length > 0;
     const isOpen = this.#openedOn === link && this.#walk !== "asked";
     if (!isOpen && (hasRows || this.#wants === "open")) return () => this.#open(link);
     if (hasRows) return () => this.#send(link);
-    if (this.#wants === "close" || (this.#wants === "idle" && this.#acts.size === 0)) {
-      return () => this.#close(link);
-    }
+    if (this.#isToClose()) return () => this.#close(link);
     if (this.state === "full" && this.#mayProbe()) return () => this.#probe(link);
     return null;
   }
@@ -275,10 +304,9 @@ export class LedgerFeed {
   }
 
   async #send(link: LedgerLink): Promise<void> {
-    const { ledger } = this;
     const rows = this.#queue.gather(this.#alone > 0);
     if (rows.length === 0 || this.#generation === null) return;
-    const params = { ledger, generation: this.#generation, first: this.#acknowledged + 1, rows };
+    const params = this.#batchOf(this.#generation, rows);
     this.#sent = rows.length;
     // Hashed while the ledger does the same, so that nobody has to believe it.
     const [{ rows: total, head, bytes }] = await Promise.all([
@@ -295,30 +323,39 @@ export class LedgerFeed {
   async #close(link: LedgerLink): Promise<void> {
     if (this.#openedOn === link) {
       await this.#parts.keepHead(this.ledger);
-      if (this.#queue.length > 0) return;
+      if (this.#queue.length > 0 || !this.#isToClose()) return;
       await link.call("producer", "ledger.close", { ledger: this.ledger });
     }
     this.#endGeneration();
-    // A row that came meanwhile goes into the next one.
-    this.#wants = "nothing";
+    // A row that came meanwhile goes into the next one, and whoever wants it open by now gets the next one.
+    if (this.#wants === "idle") this.#wants = "nothing";
+    this.#isClosing = false;
+    if (this.#lending === "asked") this.#lending = "lent";
     this.#set("opening", null);
-    if (this.#queue.length === 0) this.#parts.onClosed(this.ledger);
+    if (this.#isUnused()) this.#parts.onClosed(this.ledger);
+  }
+
+  #isUnused(): boolean {
+    return this.#queue.length === 0 && this.#wants === "nothing";
+  }
+
+  #isToClose(): boolean {
+    return this.#isClosing || (this.#wants === "idle" && this.#acts.size === 0);
   }
 
   /** Whether it is full is for the ledger to say: part of its size may be a log that it can write back. */
   async #probe(link: LedgerLink): Promise<void> {
     if (this.#generation === null) return;
     this.#probedMs = this.#parts.monotonicMs();
-    const params = {
-      ledger: this.ledger,
-      generation: this.#generation,
-      first: this.#acknowledged + 1,
-      rows: [],
-    };
     this.#sent = 0;
-    const { rows, head, bytes } = await link.call("producer", "ledger.append", params);
+    const none = this.#batchOf(this.#generation, []);
+    const { rows, head, bytes } = await link.call("producer", "ledger.append", none);
     await this.#follow(link, { rows, head });
     this.#learn({ rows, head }, bytes);
+  }
+
+  #batchOf(generation: string, rows: readonly Encoded[]) {
+    return { ledger: this.ledger, generation, first: this.#acknowledged + 1, ...messageOfEncoded(rows) };
   }
 
   #mayProbe(): boolean {
@@ -348,7 +385,7 @@ export class LedgerFeed {
   }
 
   #learn(head: LedgerHead, bytes: number): void {
-    this.#failures = 0;
+    this.#retry.succeeded();
     this.#unstick();
     this.#measure(bytes);
     this.#parts.onHead(this.ledger, head);
@@ -368,7 +405,7 @@ export class LedgerFeed {
         break;
       case "too_many_streams":
         // Hundreds of ledgers at once, and nothing is wrong with this one.
-        this.#retryLater();
+        this.#retry.later(() => this.wake());
         break;
       case "ledger_broken":
       case "ledger_gap":
@@ -395,7 +432,7 @@ export class LedgerFeed {
     if (this.state !== "failing") this.#failingMs = this.#parts.monotonicMs();
     this.#set("failing", cause);
     this.#parts.log("error", "the ledger failed", { vm_id: this.ledger, kind, cause });
-    this.#retryLater();
+    this.#retry.later(() => this.wake());
   }
 
   /** Nothing of the batch is stored, for one row in it. What does not fit alone is not lost: the service's own has it. */
@@ -407,7 +444,7 @@ export class LedgerFeed {
       this.#parts.handOn(this.ledger, this.#queue.drop(this.#sent));
     } else {
       this.#isStuck = this.#queue.length > 0;
-      this.#retryLater();
+      this.#retry.later(() => this.wake());
     }
   }
 
@@ -417,7 +454,7 @@ export class LedgerFeed {
     this.#set("full", NO_ROOM);
     this.#isStuck = true;
     this.hasNoRoom = true;
-    this.#retryLater();
+    this.#retry.later(() => this.wake());
   }
 
   /** Taken, and unfit for every ledger: a mistake of ours, which must not hold up what comes behind. */
@@ -436,21 +473,6 @@ export class LedgerFeed {
     if (rows.length > 0) this.#parts.handOn(this.ledger, rows);
   }
 
-  #retryLater(): void {
-    const ms = Math.min(LEDGER_LIMITS.retryMsMin * 2 ** this.#failures, LEDGER_LIMITS.retryMsMax);
-    this.#failures += 1;
-    this.#retry = setTimeout(() => {
-      this.#retry = null;
-      this.wake();
-    }, ms);
-    this.#retry.unref();
-  }
-
-  #clearRetry(): void {
-    if (this.#retry !== null) clearTimeout(this.#retry);
-    this.#retry = null;
-  }
-
   #set(state: FeedState, reason: string | null): void {
     this.state = state;
     this.reason = reason;
@@ -463,13 +485,13 @@ export class LedgerFeed {
   }
 
   /** For what begins. A restart is over before this refuses; a disk that fails is not waited for either. */
-  #refuseWhenClosed(): void {
+  #closed(): Failure<ErrorKind> | null {
     if (this.state === "full") {
       if (this.#mayProbe()) this.wake();
-      throw this.failure("ledger_full");
+      return this.failure("ledger_full");
     }
     const { ms, waitMs } = this.#parts.away();
     const failingMs = this.state === "failing" ? this.#parts.monotonicMs() - this.#failingMs : 0;
-    if (ms > waitMs || failingMs > waitMs) throw this.failure("ledger_away");
+    return ms > waitMs || failingMs > waitMs ? this.failure("ledger_away") : null;
   }
 }

@@ -41,6 +41,8 @@ export class LedgerProcess {
   readonly #parts: LedgerProcessParts;
   #life: Life | null = null;
   #awaySinceMs: number;
+  /** When the process was started that has no link yet, and has not ended; null: there is none. */
+  #comesSinceMs: number | null = null;
   #restart: NodeJS.Timeout | null = null;
   #watch: NodeJS.Timeout | null = null;
   #deaths = 0;
@@ -100,6 +102,7 @@ export class LedgerProcess {
 
   #startLife(child: LedgerChild, plan: LedgerPlan): Life {
     const startedMs = this.#parts.powers.monotonicMs();
+    this.#comesSinceMs = startedMs;
     const peers: Peer[] = [];
     let ready = 0;
     const handlers = {
@@ -144,6 +147,7 @@ export class LedgerProcess {
     if (producer === undefined || reader === undefined || maintainer === undefined) return;
     const { powers, log, onChange } = this.#parts;
     this.link = new LedgerLink({ producer, reader, maintainer }, powers.monotonicMs);
+    this.#comesSinceMs = null;
     this.state = "ok";
     this.reason = null;
     log("info", "ledger ready", { pid: this.pid, start_ms: Math.round(powers.monotonicMs() - startedMs) });
@@ -158,6 +162,7 @@ export class LedgerProcess {
       exit = value;
     });
     await Promise.race([exited, ...peers.map(({ ended }) => ended)]);
+    this.#comesSinceMs = null;
     const hasWorked = this.#unlink(life);
     for (const peer of peers) peer.close();
     if (!this.#isStopped) {
@@ -206,13 +211,20 @@ export class LedgerProcess {
   }
 
   #endSilent(): void {
-    const silenceMs = this.link?.silenceMs() ?? 0;
-    if (silenceMs <= LEDGER_LIMITS.silenceMsMax) return;
+    const { silenceMs, mostMs } = this.#silence();
+    if (silenceMs <= mostMs) return;
     this.#parts.log("error", "ledger hangs and is ended", {
       pid: this.pid,
       silence_ms: Math.round(silenceMs),
     });
     this.#life?.child.kill();
+  }
+
+  /** One that never came to work is waited for as well: nothing else would start another. */
+  #silence(): { silenceMs: number; mostMs: number } {
+    if (this.link !== null) return { silenceMs: this.link.silenceMs(), mostMs: LEDGER_LIMITS.silenceMsMax };
+    const nowMs = this.#parts.powers.monotonicMs();
+    return { silenceMs: nowMs - (this.#comesSinceMs ?? nowMs), mostMs: LEDGER_LIMITS.linkTimeoutMs };
   }
 }
 

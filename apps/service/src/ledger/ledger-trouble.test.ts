@@ -27,9 +27,18 @@ test("what waits is bounded: beginnings are refused first, ends have a share of 
   expect(kindOf(() => client.appendAll(VM, [lifecycle("e", "stop")]))).toBe("ledger_away");
 });
 
+test("a ledger that starts and never comes to work is ended, and another one started", async () => {
+  const { client, fake, advance, log } = await rigOf({ isMute: true });
+  fake.faults.isMute = false;
+  advance(LEDGER_LIMITS.linkTimeoutMs + 1);
+  await expect.poll(() => client.status.state, { timeout: 15_000 }).toBe("ok");
+  expect(fake.starts).toBe(2);
+  expect(log.filter(({ message }) => message === "ledger hangs and is ended")).toHaveLength(1);
+});
+
 test("bytes are bounded like rows, and all ledgers together", async () => {
   const { client } = await rigOf({ isMute: true });
-  const text = "x".repeat(LEDGER_LIMITS.rowCharactersMax - 1_000);
+  const text = "x".repeat(LEDGER_LIMITS.charactersWaitingMax / 4 - 1_000);
   const taken = (ledger: string) => {
     let count = 0;
     while (kindOf(() => client.appendAll(ledger, [body(count, text)])) === "taken") count += 1;
@@ -142,7 +151,7 @@ test("a row that the ledger refuses all the same is found among its neighbours, 
 test("a row beyond every cap is a mistake of ours, at once", async () => {
   const { client } = await rigOf();
   const huge = body(0, "x".repeat(LEDGER_LIMITS.rowCharactersMax + 1));
-  expect(() => client.appendAll(VM, [huge])).toThrow("beyond every cap");
+  expect(() => client.appendAll(VM, [huge])).toThrow(/event_body_blobs\.body is over \d+ bytes/);
 });
 
 test("a full ledger is asked again whether it has found room", async () => {

@@ -5,15 +5,15 @@ const MIB = 1024 * KIB;
 export const LEDGER_LIMITS = {
   /** Broken ledgers that the status names; `ledger list` has all. */
   brokenNamedMax: 3,
-  /** One call: a transaction that is over in milliseconds, and a message far below what rpc takes. */
-  batchRowsMax: 2_000,
-  batchBytesMax: 1 * MIB,
-  /** Rows of a batch that are hashed before other work has its turn: a millisecond. */
-  hashedAtOnceMax: 200,
+  /** One call: a transaction that is over in milliseconds, and a message that is written in less than one. */
+  batchRowsMax: 500,
+  batchBytesMax: 256 * KIB,
+  /** Rows of a batch that are hashed before other work has its turn: a part of a millisecond. */
+  hashedAtOnceMax: 50,
   /** Rules that matched one act and are recorded with it: more are counted. Readers show as many. */
   matchedRulesMax: 256,
-  /** Beyond a stored body (256 KiB a field, 64 KiB of an act's content): one more is a mistake of ours. */
-  rowCharactersMax: 4 * MIB,
+  /** Beyond a stored body, which is 10 MiB of a tool's call at most: one more is a mistake of ours. */
+  rowCharactersMax: 10 * MIB,
   /** Of one ledger, while its rows are not committed: some seconds of the busiest VM. */
   rowsWaitingMax: 20_000,
   charactersWaitingMax: 16 * MIB,
@@ -30,6 +30,8 @@ export const LEDGER_LIMITS = {
   wholeTimeoutMs: 10 * 60_000,
   /** A ledger that answers nothing for so long, with calls open, hangs: it is killed, and nothing is lost. */
   silenceMsMax: 30_000,
+  /** From its start to its link; its own threads and calls give up sooner, unless it does not run at all. */
+  linkTimeoutMs: 60_000,
   /** Of one channel at a time, which has room for 256 streams: exports stay open beside them. */
   callsMax: 128,
   callsWaitingMax: 16_384,

@@ -1,13 +1,44 @@
 import { StringDecoder } from "node:string_decoder";
 import type { LedgerTable } from "@capsem/api";
 import { apiFailure } from "@capsem/api";
-import { BODY_TABLE, type Cell } from "@capsem/api/ledger-chain";
-import { LEDGER_COLUMNS, LEDGER_ROW_LIMITS, type LedgerColumn, ledgerRowFault } from "@capsem/api/ledger-row";
+import { BODY_TABLE, type Cell, rowText } from "@capsem/api/ledger-chain";
+import {
+  encodeRows,
+  LEDGER_COLUMNS,
+  LEDGER_ROW_LIMITS,
+  type LedgerColumn,
+  ledgerRowFault,
+  type RowsMessage,
+} from "@capsem/api/ledger-row";
 import { assert } from "@capsem/base";
 import type { AnyRow } from "../boundary/parts.ts";
 
 /** As the contract has it: the table's name, then its columns in order; a flag is 0 or 1. */
 export type WireRow = Cell[];
+
+/** A row, and what is sent of it. */
+export interface Encoded {
+  readonly row: AnyRow;
+  readonly wire: WireRow;
+  /** What is hashed of it, and sent. */
+  readonly text: string;
+}
+
+/** Throws as `encodeRow`. */
+export function encoded(row: AnyRow): Encoded {
+  const wire = encodeRow(row);
+  return { row, wire, text: rowText(wire) };
+}
+
+/** Of rows that are sent together. */
+export function messageOfEncoded(rows: readonly Encoded[]): RowsMessage {
+  const bodies: string[] = [];
+  for (const { wire } of rows) if (wire[0] === BODY_TABLE) bodies.push(String(wire.at(-1)));
+  return encodeRows(
+    rows.map(({ text }) => text),
+    bodies,
+  );
+}
 
 /** Rows that end acts: a ledger that is full takes them from its reserve. */
 const ENDS: ReadonlySet<LedgerTable> = new Set([
@@ -15,6 +46,8 @@ const ENDS: ReadonlySet<LedgerTable> = new Set([
   "fs_events",
   "lifecycle_events",
   "policy_mutations",
+  "tool_calls",
+  "net_events",
 ]);
 
 /**

@@ -3,8 +3,8 @@ import { LEDGER_ROW_LIMITS } from "@capsem/api/ledger-row";
 import { expect, test } from "vitest";
 import type { AnyRow } from "../boundary/parts.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
-import { areEssential, bytesOf, encodeRow } from "./row-code.ts";
-import { type Encoded, RowQueue } from "./row-queue.ts";
+import { areEssential, bytesOf, type Encoded, encoded as encodedRow, encodeRow } from "./row-code.ts";
+import { RowQueue } from "./row-queue.ts";
 
 function body(n: number, text = ""): AnyRow {
   const facts = { hash: `${n}`, kind: "event", original_bytes: 0, is_truncated: false };
@@ -12,11 +12,10 @@ function body(n: number, text = ""): AnyRow {
 }
 
 function encoded(n: number, text = ""): Encoded {
-  const row = body(n, text);
-  return { row, wire: encodeRow(row) };
+  return encodedRow(body(n, text));
 }
 
-const numbersOf = (rows: readonly (string | number | null)[][]) => rows.map((row) => Number(row[1]));
+const numbersOf = (rows: readonly Encoded[]) => rows.map(({ wire }) => Number(wire[1]));
 
 test("rows leave in the order in which they came, and weigh nothing afterwards", () => {
   const weight = { characters: 0 };

@@ -1,12 +1,6 @@
 import type { AnyRow } from "../boundary/parts.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
-import { bytesOf, charactersOf, type WireRow } from "./row-code.ts";
-
-/** A row, and what is sent of it. */
-export interface Encoded {
-  readonly row: AnyRow;
-  readonly wire: WireRow;
-}
+import { bytesOf, charactersOf, type Encoded } from "./row-code.ts";
 
 interface Waiting extends Encoded {
   readonly characters: number;
@@ -38,14 +32,21 @@ export class RowQueue {
     return this.#rows.length - this.#first;
   }
 
+  /** The share of what may wait, in rows or characters, of this ledger or of all. */
+  get load(): number {
+    const { rowsWaitingMax, charactersWaitingMax, charactersOfAllMax } = LEDGER_LIMITS;
+    const own = Math.max(this.length / rowsWaitingMax, this.#characters / charactersWaitingMax);
+    return Math.max(own, this.#all.characters / charactersOfAllMax);
+  }
+
   /** Takes all or none. False: too much waits. */
   push(rows: readonly Encoded[], areEnds: boolean): boolean {
     const weights = rows.map(({ wire }) => charactersOf(wire));
     const characters = weights.reduce((sum, each) => sum + each, 0);
     if (!this.#hasRoom(rows.length, characters, areEnds)) return false;
     const last = rows.length - 1;
-    for (const [index, { row, wire }] of rows.entries()) {
-      this.#rows.push({ row, wire, characters: weights[index] ?? 0, isLast: index === last });
+    for (const [index, { row, wire, text }] of rows.entries()) {
+      this.#rows.push({ row, wire, text, characters: weights[index] ?? 0, isLast: index === last });
     }
     this.#weigh(characters);
     this.taken += rows.length;
@@ -56,15 +57,15 @@ export class RowQueue {
    * The first rows that make one call: at least one, however large. `isAlone`: only those that were taken together with
    * the first.
    */
-  gather(isAlone: boolean): WireRow[] {
-    const rows: WireRow[] = [];
+  gather(isAlone: boolean): Encoded[] {
+    const rows: Encoded[] = [];
     let bytes = 0;
     for (let at = this.#first; at < this.#rows.length && rows.length < LEDGER_LIMITS.batchRowsMax; at++) {
       const waiting = this.#rows[at];
       if (waiting === undefined) break;
       bytes += bytesOf(waiting.wire);
       if (rows.length > 0 && bytes > LEDGER_LIMITS.batchBytesMax) break;
-      rows.push(waiting.wire);
+      rows.push(waiting);
       if (isAlone && waiting.isLast) break;
     }
     return rows;

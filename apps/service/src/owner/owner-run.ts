@@ -48,6 +48,8 @@ export interface CallLimits {
 export interface OwnerRunOptions {
   readonly child: OwnerChild;
   readonly plan: SpawnPlan;
+  /** The service's end of the traffic lane, open until the run is gone. */
+  readonly laneFd: number;
   readonly processes: Processes;
   readonly onLogLine: (line: string) => void;
   readonly monotonicMs: () => number;
@@ -60,6 +62,8 @@ export interface OwnerRunOptions {
 /** One life of an owner: started, ready, lost, gone. Nothing here waits for another VM. */
 export class OwnerRun {
   readonly vmId: string;
+  /** Lent to one proxy after another; nobody takes it while `isLost`. */
+  readonly laneFd: number;
   /** Rejects when the owner is lost before it was ready. */
   readonly ready: Promise<OwnerReady>;
   /** The channel is over and every call has ended; the processes may still be dying. Never rejects. */
@@ -71,6 +75,10 @@ export class OwnerRun {
   readonly health: Health = { owner: "ok", guest: "ok" };
   /** Told when `health` is another. */
   onHealth: () => void = () => undefined;
+  /** The guest's end of the traffic lane is open. */
+  isTrafficOpen = false;
+  /** Told each time that it was opened. */
+  onTrafficOpen: () => void = () => undefined;
   /** What the owner could not be confined by, in words; it says so when it is ready. Empty: it is confined. */
   unconfined: readonly string[] = [];
   /** Second walls that this machine does not offer; it is confined without them. */
@@ -90,6 +98,7 @@ export class OwnerRun {
   constructor(options: OwnerRunOptions) {
     const { child, plan } = options;
     this.vmId = plan.vm_id;
+    this.laneFd = options.laneFd;
     this.#child = child;
     this.#processes = options.processes;
     this.#onProcess = options.onProcess;
@@ -231,6 +240,11 @@ export class OwnerRun {
       "owner.health": async (params: unknown) => {
         this.health.guest = SERVICE_METHODS["owner.health"].params.parse(params).guest;
         this.onHealth();
+        return {};
+      },
+      "owner.traffic": async (params: unknown) => {
+        this.isTrafficOpen = SERVICE_METHODS["owner.traffic"].params.parse(params).is_open;
+        if (this.isTrafficOpen) this.onTrafficOpen();
         return {};
       },
       "owner.gone": async (params: unknown) => {

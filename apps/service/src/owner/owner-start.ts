@@ -53,7 +53,7 @@ export class OwnerStarter {
       await mkdir(ownerFolder(start.plan.folder), { recursive: true, mode: 0o700 });
       traffic = this.#machinery.socketPair();
       given.push(["traffic", traffic[1]]);
-      const run = this.#spawn(start, uid, given);
+      const run = this.#spawn(start, uid, given, traffic[0]);
       this.#releaseAfter(run, uid, traffic[0]);
       return run;
     } catch (thrown) {
@@ -66,7 +66,12 @@ export class OwnerStarter {
     }
   }
 
-  #spawn(start: OwnerStart, uid: number | null, given: readonly [string, number][]): OwnerRun {
+  #spawn(
+    start: OwnerStart,
+    uid: number | null,
+    given: readonly [string, number][],
+    laneFd: number,
+  ): OwnerRun {
     const numbers = Object.fromEntries(given.map(([name], index) => [name, FIRST_DESCRIPTOR + index]));
     const record = new ProcessRecord(start.processesPath, this.#powers.processes);
     const plan: SpawnPlan = {
@@ -83,6 +88,7 @@ export class OwnerStarter {
     const run = new OwnerRun({
       child,
       plan,
+      laneFd,
       processes: this.#powers.processes,
       onLogLine: start.onLogLine,
       monotonicMs: this.#powers.monotonicMs,

@@ -1,5 +1,6 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { defer } from "@capsem/base";
 import { expect, test } from "vitest";
 import { SecretRedactor } from "../credential/redactor.ts";
 import { ActivePolicy, showingPolicy } from "./active-policy.ts";
@@ -104,4 +105,29 @@ test("a rule that names a secret shows its reference", async () => {
   expect(textOf("vm_b")).toMatch(
     /^match = .process\.command == .{1,3}\[credential:blake3:(ab){32}\].{1,3}$/m,
   );
+});
+
+test("who asks for a file at the very end of a write of it has it written", async () => {
+  const rig = temp();
+  const { layout, log } = rig;
+  const store = await rig.open();
+  const folder = join(layout.vms, "vm_a");
+  mkdirSync(layout.vms, { recursive: true, mode: 0o700 });
+  // In the place of its folder: the first write fails, and says so.
+  mkdirSync(folder, { mode: 0o700 });
+  writeFileSync(join(folder, "vm"), "");
+  const again = defer<void>();
+  const active: ActivePolicy = new ActivePolicy({
+    ...{ layout, uid, redactor: new SecretRedactor(), running: () => ["vm_a"] },
+    snapshot: () => store.snapshot(),
+    log: (level, message) => {
+      log.push({ level, message });
+      rmSync(join(folder, "vm"));
+      // After the last look of the write under way, before anybody else has heard of its end.
+      queueMicrotask(() => active.write("vm_a").then(again.resolve, again.reject));
+    },
+  });
+  await active.write("vm_a");
+  await again.promise;
+  expect(readFileSync(join(folder, "vm", "active_policy.toml"), "utf8")).toContain("[posture]");
 });

@@ -59,7 +59,7 @@ export class ActivePolicy implements PolicyHolder {
     if (this.#written.get(id) === this.#parts.snapshot()) return Promise.resolve();
     const entry = { done: Promise.resolve(), isStale: false };
     this.#writes.set(id, entry);
-    entry.done = this.#store(id, entry).finally(() => this.#writes.delete(id));
+    entry.done = this.#store(id, entry);
     return entry.done;
   }
 
@@ -69,21 +69,32 @@ export class ActivePolicy implements PolicyHolder {
   }
 
   async #store(id: string, entry: { isStale: boolean }): Promise<void> {
-    do {
-      entry.isStale = false;
-      try {
-        const folder = join(vmFolder(this.#parts.layout, id).folder, "vm");
-        ensureOwnFolder(folder, this.#parts.uid);
-        const of = this.#parts.snapshot();
-        const { text } = this.#parts.redactor.text(this.#textOf(of));
-        await writeFileAtomic(join(folder, "active_policy.toml"), text, false);
-        this.#written.set(id, of);
-      } catch (thrown) {
+    try {
+      do {
+        entry.isStale = false;
         // The VM may have gone meanwhile, with its folder.
-        if (isMissing(thrown)) return;
-        this.#parts.log("error", "cannot write a VM's policy", { vm_id: id, cause: messageOf(thrown) });
-      }
-    } while (entry.isStale);
+        if (!(await this.#storeOnce(id))) return;
+      } while (entry.isStale);
+    } finally {
+      // In the turn of the last look: whoever asks from now on makes a write of its own.
+      this.#writes.delete(id);
+    }
+  }
+
+  /** False: there is no such folder. */
+  async #storeOnce(id: string): Promise<boolean> {
+    try {
+      const folder = join(vmFolder(this.#parts.layout, id).folder, "vm");
+      ensureOwnFolder(folder, this.#parts.uid);
+      const of = this.#parts.snapshot();
+      const { text } = this.#parts.redactor.text(this.#textOf(of));
+      await writeFileAtomic(join(folder, "active_policy.toml"), text, false);
+      this.#written.set(id, of);
+    } catch (thrown) {
+      if (isMissing(thrown)) return false;
+      this.#parts.log("error", "cannot write a VM's policy", { vm_id: id, cause: messageOf(thrown) });
+    }
+    return true;
   }
 
   #textOf(of: PolicySnapshot): string {

@@ -8,6 +8,7 @@ import {
 } from "@capsem/policy";
 import { judge } from "../boundary/judgement.ts";
 import type { VmFacts } from "../boundary/parts.ts";
+import { type Completed, completedCall, type KnownTools } from "./known-call.ts";
 
 /** No event has it: nothing was done. */
 const NO_EVENT = "000000000000";
@@ -17,17 +18,30 @@ export interface DryRun {
   readonly text: string;
 }
 
-/** What the boundary would decide of such an act. Throws Failure "invalid_input" for what is no event. */
+/**
+ * What the boundary would decide of such an act; of a tool that the service knows, what it would of a real call, and the
+ * text says what was filled in for that. Throws Failure "invalid_input" for what is no event.
+ */
 export function dryRun(
   snapshot: PolicySnapshot,
-  { type, fields }: { readonly type: string; readonly fields: Readonly<Record<string, unknown>> },
+  given: { readonly type: string; readonly fields: Readonly<Record<string, unknown>> },
   vm: VmFacts | null,
+  known: KnownTools,
 ): DryRun {
+  const completed = completedCall(given, known);
   // Type and fields are checked when the event is made of them, by who knows what they could have meant.
-  const draft = { type: type as EventType, vm, fields: fields as EventFields };
+  const draft = { type: given.type as EventType, vm, fields: completed.fields as EventFields };
   const { event, decision } = judge({ snapshot: () => snapshot }, { event_id: NO_EVENT }, draft);
   if (event === null) throw apiFailure("invalid_input", decision.reason);
-  return { decision: decisionInfo(decision), text: renderDecision(decision) };
+  return { decision: decisionInfo(decision), text: `${renderDecision(decision)}${filledText(completed)}` };
+}
+
+function filledText({ filled, missing }: Completed): string {
+  const lines = [
+    ...(filled.length === 0 ? [] : [`  filled in    ${filled.join(", ")}`]),
+    ...(missing === null ? [] : [`  not known    ${missing}`]),
+  ];
+  return lines.map((line) => `\n${line}`).join("");
 }
 
 function decisionInfo({ explanation, action, rule_id, reason, detection, changes }: Decision): DecisionInfo {

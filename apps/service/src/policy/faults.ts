@@ -30,7 +30,11 @@ export function startFailure(faults: readonly PolicyFaultInfo[]): Failure {
   return new Failure("settings_invalid", ["Cannot use the settings:", ...faults.map(faultLine)].join("\n  "));
 }
 
-const KIND_OF: Readonly<Record<string, ErrorKind>> = { locked: "locked", unknown_rule: "rule_not_found" };
+const KIND_OF: Readonly<Record<string, ErrorKind>> = {
+  locked: "locked",
+  unknown_rule: "rule_not_found",
+  unknown_server: "mcp_server_not_found",
+};
 
 /** What a route answers: the first fault in words, and all of them beside it. `what` is "change the settings". */
 export function faultFailure(what: string, faults: readonly PolicyFaultInfo[]): Failure<ErrorKind> {

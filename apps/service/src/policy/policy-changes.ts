@@ -126,19 +126,22 @@ const DOES: Readonly<Record<PolicyEdit["kind"], string>> = {
   reset: "reset the setting",
   put_rule: "write the rule",
   delete_rule: "delete the rule",
+  put_server: "declare the tool server",
+  delete_server: "forget the tool server",
 };
 
-/** What a setting or a rule is to be, as `wordOf` says what it is. Null: nothing any more. */
+/** What a setting, a rule or a server is to be, as `wordOf` says what it is. Null: nothing any more. */
 function wantedOf(edit: PolicyEdit): string | null {
   switch (edit.kind) {
     case "set":
       return JSON.stringify(edit.value);
-    case "put_rule": {
-      const lines = Object.entries(edit.fields).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
-      return [`[${edit.id}]`, ...lines, ""].join("\n");
-    }
+    case "put_rule":
+      return tableText(edit.id, edit.fields);
+    case "put_server":
+      return tableText(edit.id, withoutHeaders(edit.fields));
     case "reset":
     case "delete_rule":
+    case "delete_server":
       return null;
   }
 }
@@ -151,18 +154,40 @@ function titleOf(edit: PolicyEdit): string {
       return "back to its default";
     case "put_rule":
       return ruleTitle(edit.fields);
+    case "put_server":
+      return serverTitle(edit.fields);
     case "delete_rule":
+    case "delete_server":
       return "removed";
   }
 }
 
+function tableText(id: string, fields: Readonly<Record<string, unknown>>): string {
+  const lines = Object.entries(fields).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
+  return [`[${id}]`, ...lines, ""].join("\n");
+}
+
+/** Headers by name alone: a value may be a secret that nobody registered. */
+function withoutHeaders({ headers, ...fields }: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  if (typeof headers !== "object" || headers === null) return fields;
+  return { ...fields, headers: Object.keys(headers) };
+}
+
+function serverTitle(given: Readonly<Record<string, unknown>>): string {
+  const { url, ...more } = withoutHeaders(given);
+  return `${String(url)}${inBrackets(more)}`;
+}
+
 /** All that it says, the long condition last: a rule that is switched off is no rule. */
 function ruleTitle({ action, match, ...more }: Readonly<Record<string, unknown>>): string {
-  const words = Object.entries(more).flatMap(([key, value]) =>
+  return `${String(action)}${inBrackets(more)} ${String(match)}`.replace(/\s+/g, " ");
+}
+
+function inBrackets(fields: Readonly<Record<string, unknown>>): string {
+  const words = Object.entries(fields).flatMap(([key, value]) =>
     value === undefined ? [] : [`${key} = ${JSON.stringify(value)}`],
   );
-  const rest = words.length === 0 ? "" : ` (${words.join(", ")})`;
-  return `${String(action)}${rest} ${String(match)}`.replace(/\s+/g, " ");
+  return words.length === 0 ? "" : ` (${words.join(", ")})`;
 }
 
 /** What really changed: another edit may have come between the judgement and the writing. */

@@ -1,4 +1,12 @@
-import { type PolicyLayer, type Rule, ruleText, type SettingKey } from "@capsem/policy";
+import {
+  type PolicyLayer,
+  ruleText,
+  type ServerDeclaration,
+  type SettingKey,
+  serverKey,
+  serverText,
+  withoutHeaderValues,
+} from "@capsem/policy";
 import type { PolicyMove } from "./policy-store.ts";
 
 /** One thing that a layer says differently. Null: it said, or says, nothing of it. */
@@ -18,12 +26,19 @@ export function differencesOf({ before, after }: PolicyMove): PolicyDifference[]
   ];
 }
 
-/** What a layer says of a setting or a rule, as text for the record. */
+/** What a layer says of a setting, a rule or a tool server, as text for the record. */
 export function wordOf(layer: PolicyLayer, key: string): string | null {
   const setting = layer.settings.get(key as SettingKey);
   if (setting !== undefined) return JSON.stringify(setting);
+  const server = [...layer.servers.values()].find(({ name }) => serverKey(name) === key);
+  if (server !== undefined) return recordOf(server);
   const rule = layer.rules.find(({ id }) => id === key);
   return rule === undefined ? null : ruleText(rule);
+}
+
+/** Headers by name alone: a value may be a secret that nobody registered. */
+function recordOf(server: ServerDeclaration): string {
+  return serverText(withoutHeaderValues(server));
 }
 
 function layerDifferences(
@@ -32,16 +47,18 @@ function layerDifferences(
   after: PolicyLayer,
 ): PolicyDifference[] {
   if (before === after) return [];
-  const [old, now] = [wordsOf(before), wordsOf(after)];
+  const [old, now] = [saidBy(before), saidBy(after)];
   return [...new Set([...old.keys(), ...now.keys()])]
     .sort()
-    .map((key) => ({ key, source, before: old.get(key) ?? null, after: now.get(key) ?? null }))
-    .filter((difference) => difference.before !== difference.after);
+    .filter((key) => old.get(key) !== now.get(key))
+    .map((key) => ({ key, source, before: wordOf(before, key), after: wordOf(after, key) }));
 }
 
-function wordsOf({ settings, rules }: PolicyLayer): Map<string, string> {
+/** By key, whole: two header values are recorded alike and are two. */
+function saidBy({ settings, rules, servers }: PolicyLayer): Map<string, string> {
   return new Map([
     ...[...settings].map(([key, value]) => [key, JSON.stringify(value)] as const),
-    ...rules.map((rule: Rule) => [rule.id, ruleText(rule)] as const),
+    ...[...servers.values()].map((server) => [serverKey(server.name), serverText(server)] as const),
+    ...rules.map((rule) => [rule.id, ruleText(rule)] as const),
   ]);
 }

@@ -1,10 +1,12 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { PolicyFaultInfo } from "@capsem/api";
-import { compileSnapshot, type LintFinding, lintRules, type PolicySnapshot } from "@capsem/policy";
+import { compileSnapshot, type LintFinding, type PolicySnapshot, tooManyServers } from "@capsem/policy";
 import type { HomeLayout } from "../home/layout.ts";
-import { POLICY_FILE_LIMITS } from "../limits.ts";
+import { faultInfo } from "./faults.ts";
 import { type LayerFiles, type LayerRead, readLayer } from "./layer-files.ts";
+import { lintInTurns } from "./lint-in-turns.ts";
+import { nextTurn } from "./next-turn.ts";
 import { readPolicyFile } from "./policy-file.ts";
 
 /** Where the files are. */
@@ -24,8 +26,8 @@ export interface PolicyState {
   readonly user: LayerFiles;
   readonly corp: LayerFiles;
   readonly snapshot: PolicySnapshot;
-  /** What the linter has to say of the rules in force, unless they are too many to ask in passing. */
-  readonly findings: () => readonly LintFinding[];
+  /** What the linter has to say of the rules in force; it is asked once. */
+  readonly findings: () => Promise<readonly LintFinding[]>;
 }
 
 export type StateRead = { readonly kind: "ok"; readonly state: PolicyState } | RefusedState;
@@ -51,7 +53,17 @@ export async function readState(paths: PolicyPaths, uid: number, settingsText?: 
     readLayer({ source: "user", path: paths.settings, uid, ...text }),
     corpPath(paths, uid).then((path) => readLayer({ source: "corp", path, uid })),
   ]);
-  if (user.kind === "ok" && corp.kind === "ok") return { kind: "ok", state: stateOf(user.layer, corp.layer) };
+  await nextTurn();
+  if (user.kind === "ok" && corp.kind === "ok") {
+    const fault = tooManyServers(user.layer.whole.servers, corp.layer.whole.servers);
+    if (fault !== undefined) {
+      const faults = [faultInfo(fault, user.layer.name)];
+      return { kind: "refused", faults, corpFaults: [], paths: [user, corp].flatMap(pathsOf) };
+    }
+    const state = stateOf(user.layer, corp.layer);
+    await nextTurn();
+    return { kind: "ok", state };
+  }
   const [userFaults, corpFaults] = [user, corp].map((read) => (read.kind === "refused" ? read.faults : []));
   const faults = [...(corpFaults ?? []), ...(userFaults ?? [])];
   return { kind: "refused", faults, corpFaults: corpFaults ?? [], paths: [user, corp].flatMap(pathsOf) };
@@ -59,14 +71,13 @@ export async function readState(paths: PolicyPaths, uid: number, settingsText?: 
 
 export function stateOf(user: LayerFiles, corp: LayerFiles): PolicyState {
   const snapshot = compileSnapshot({ user: user.whole, corp: corp.whole }, sha256);
-  let findings: readonly LintFinding[] | undefined;
+  let findings: Promise<readonly LintFinding[]> | undefined;
   return Object.freeze({
     user,
     corp,
     snapshot,
     findings() {
-      const isTooMuch = snapshot.rules.length > POLICY_FILE_LIMITS.lintedRulesMax;
-      findings ??= isTooMuch ? [] : lintRules(snapshot.rules);
+      findings ??= lintInTurns(snapshot.rules);
       return findings;
     },
   });

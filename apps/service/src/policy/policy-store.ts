@@ -1,10 +1,17 @@
 import { apiFailure, type PolicyFaultInfo } from "@capsem/api";
 import { Failure } from "@capsem/base";
-import { type PolicyEdit, type PolicySnapshot, patchLayerText, type Settings } from "@capsem/policy";
+import {
+  type PatchedText,
+  type PolicyEdit,
+  type PolicySnapshot,
+  patchSlices,
+  type Settings,
+} from "@capsem/policy";
 import type { PolicySource } from "../boundary/parts.ts";
 import { POLICY_FILE_LIMITS } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import { faultFailure, faultInfo, faultLine, startFailure } from "./faults.ts";
+import { inTurns, nextTurn } from "./next-turn.ts";
 import { type PolicyHolder, PolicyHolders } from "./policy-holders.ts";
 import {
   filesOf,
@@ -54,6 +61,8 @@ export class PolicyStore implements PolicySource {
   /** Files that the last read looked at, also where it refused them. */
   #files: readonly string[];
   #last: Promise<unknown> = Promise.resolve();
+  /** The text that a batch makes of a state: it is checked before it is judged, and made after. */
+  readonly #patched = new WeakMap<readonly PolicyEdit[], { of: PolicyState; patched: PatchedText }>();
 
   private constructor(options: PolicyStoreOptions, state: PolicyState) {
     this.#options = options;
@@ -116,7 +125,8 @@ export class PolicyStore implements PolicySource {
   check(edits: readonly PolicyEdit[]): Promise<void> {
     return this.#alone(async () => {
       await this.#takeFilesOrThrow();
-      patchedText(this.#state, edits);
+      await this.#patch(edits);
+      await nextTurn();
     });
   }
 
@@ -160,7 +170,8 @@ export class PolicyStore implements PolicySource {
   async #write(edits: readonly PolicyEdit[]): Promise<PolicyMove | null> {
     const { paths, uid, replace = replaceFile, keepCopy, log } = this.#options;
     const before = this.#state;
-    const patched = patchedText(before, edits);
+    const patched = await this.#patch(edits);
+    await nextTurn();
     // Read with the files that it names, as the next start would: what that refuses is not written.
     const next = await readState(paths, uid, patched.text);
     if (next.kind === "refused") throw faultFailure(doing(edits), next.faults);
@@ -172,6 +183,15 @@ export class PolicyStore implements PolicySource {
     if (!(await replace(paths.settings, patched.text, isStill))) return null;
     await this.#adopt(next.state);
     return { before, after: next.state };
+  }
+
+  async #patch(edits: readonly PolicyEdit[]): Promise<PatchedText> {
+    const of = this.#state;
+    const known = this.#patched.get(edits);
+    if (known?.of === of) return known.patched;
+    const patched = await patchedText(of, edits);
+    this.#patched.set(edits, { of, patched });
+    return patched;
   }
 
   async #takeFilesOrThrow(): Promise<void> {
@@ -230,9 +250,9 @@ function digestOf(read: StateRead): string {
 }
 
 /** Throws when an edit cannot be made. */
-function patchedText({ user, corp }: PolicyState, edits: readonly PolicyEdit[]) {
+async function patchedText({ user, corp }: PolicyState, edits: readonly PolicyEdit[]): Promise<PatchedText> {
   const elsewhere = new Set([...user.fileOf].flatMap(([id, file]) => (file === user.name ? [] : [id])));
-  const patched = patchLayerText(user.text ?? "", { corp: corp.whole, elsewhere }, edits);
+  const patched = await inTurns(patchSlices(user.text ?? "", { corp: corp.whole, elsewhere }, edits));
   if (patched.kind === "ok") return patched.value;
   throw faultFailure(
     doing(edits),
@@ -242,7 +262,8 @@ function patchedText({ user, corp }: PolicyState, edits: readonly PolicyEdit[]) 
 
 function doing(edits: readonly PolicyEdit[]): string {
   if (edits.every(({ kind }) => kind === "put_rule")) return "write the rule";
-  return edits.every(({ kind }) => kind === "delete_rule") ? "delete the rule" : "change the settings";
+  if (edits.every(({ kind }) => kind === "delete_rule")) return "delete the rule";
+  return edits.every(({ kind }) => kind === "put_server") ? "declare the tool server" : "change the settings";
 }
 
 function settingsOf({ settings }: PolicySnapshot, poolSize: number | undefined): Settings {

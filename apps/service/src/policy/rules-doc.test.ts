@@ -25,6 +25,7 @@ import { expect, test } from "vitest";
 import { POLICY_COMMANDS } from "../../../cli/src/policy-command-table.ts";
 import { judge } from "../boundary/judgement.ts";
 import { dryRun } from "./dry-run.ts";
+import { findingInfos } from "./infos.ts";
 import { PolicyChanges } from "./policy-changes.ts";
 import { sha256 } from "./policy-state.ts";
 import { CONTEXT, fakeBoundary, refusal, type TempPolicy, useTempPolicies } from "./testing/temp-policy.ts";
@@ -88,7 +89,16 @@ function actRows(text: string): ActRow[] {
 }
 
 function typed(path: string, value: string): unknown {
-  return FIELDS[path as FieldPath]?.kind === "int" ? Number(value) : value;
+  switch (FIELDS[path as FieldPath]?.kind) {
+    case "int":
+      return Number(value);
+    case "bool":
+      return value === "true";
+    case "json":
+      return JSON.parse(value);
+    default:
+      return value;
+  }
 }
 
 /** What becomes of it, with its detection where the page speaks of one. */
@@ -128,13 +138,15 @@ test("what the page says that a dry run prints is what it prints", () => {
   const [printed = ""] = blocks(section("Try it before it holds"), "text");
   const vm = { id: "vm_aaaaaaaaaaaaaaaa", name: "build", image: null };
   const event = { type: "process.exec", fields: { "process.command": "git push --force" } };
-  expect(`${dryRun(snapshotOf(first), event, vm).text}\n`).toBe(printed);
+  expect(`${dryRun(snapshotOf(first), event, vm, () => null).text}\n`).toBe(printed);
 });
 
 test("what the page says that the linter prints is what it prints", () => {
   const text = section("Try it before it holds");
   const snapshot = snapshotOf(blocks(text, "toml")[0] ?? "");
-  const printed = lintRules(snapshot.rules).map(({ kind, message }) => `${kind}: ${message}\n`);
+  const printed = findingInfos(lintRules(snapshot.rules)).map(
+    ({ kind, line, message }) => `${kind}, line ${line}: ${message}\n`,
+  );
   expect(printed.join("")).toBe(blocks(text, "text")[1]);
 });
 
@@ -173,10 +185,14 @@ async function changes(rig: TempPolicy): Promise<PolicyChanges> {
 test("what the tables call to come is what the service does not make", () => {
   const types = new Set<string>();
   const fields = new Set<string>();
-  for (const path of readdirSync(join(import.meta.dirname, ".."), { recursive: true, encoding: "utf8" })) {
+  const folders = ["../..", "../../../proxy"].map((folder) => join(import.meta.dirname, folder, "src"));
+  const paths = folders.flatMap((folder) =>
+    readdirSync(folder, { recursive: true, encoding: "utf8" }).map((path) => join(folder, path)),
+  );
+  for (const path of paths) {
     if (!path.endsWith(".ts") || /\.(test|fuzz)\.ts$|testing\//.test(path)) continue;
-    const text = readFileSync(join(import.meta.dirname, "..", path), "utf8");
-    for (const [, type = ""] of text.matchAll(/\btype: "([a-z_.]+)"/g))
+    const text = readFileSync(path, "utf8");
+    for (const [, type = ""] of text.matchAll(/(?:\btype: |(?="mcp\.))"([a-z_.]+)"/g))
       if (isEventType(type)) types.add(type);
     for (const [, name = ""] of text.matchAll(/"([a-z_.]+)":/g))
       if (Object.hasOwn(FIELDS, name)) fields.add(name);
@@ -185,7 +201,9 @@ test("what the tables call to come is what the service does not make", () => {
   for (const type of ["file.import", "file.export", "file.event"]) types.add(type);
   const made = EVENT_TYPE_NAMES.filter((type) => typeArrival(type) === undefined);
   expect([...types].sort()).toEqual([...made].sort());
-  expect([...Object.keys(ENDS_IN), "process.exec_complete"].sort()).toEqual([...made].sort());
+  // What is judged in the course of an act that has its end elsewhere.
+  const within = ["process.exec_complete", "mcp.event", "mcp.tool_list", "mcp.tool_result"];
+  expect([...Object.keys(ENDS_IN), ...within].sort()).toEqual([...made].sort());
   expect(fields.size).toBeGreaterThan(15);
   expect([...fields].filter((path) => fieldArrival(path) !== undefined)).toEqual([]);
 });

@@ -150,6 +150,8 @@ export class Pool {
       this.claimedCount += 1;
       return slot;
     }
+    // The VM has its id, and waits until it is gone.
+    if (kept?.state === "warm") void this.#discard(kept);
     if (this.target > 0) this.missedCount += 1;
     this.giveWay();
     return null;
@@ -231,9 +233,8 @@ export class Pool {
   async #prepare(): Promise<boolean> {
     const { layout, powers, log, want } = this.#parts;
     const id = newId("vm", powers.random);
-    const { folder, logs: logFolder } = vmFolder(layout, id);
-    await mkdir(folder, { recursive: true, mode: 0o700 });
-    const logs = await VmLogs.open(logFolder);
+    const logs = new VmLogs(vmFolder(layout, id).logs);
+    // Known before anything waits: whoever closes or gives way finds it.
     const slot: Slot = {
       ...{ id, of: want(), state: "preparing", logs, abort: new AbortController() },
       ...{ run: null, made: defer(), discarding: null },
@@ -255,9 +256,11 @@ export class Pool {
   }
 
   async #make(slot: Slot): Promise<void> {
-    const { launcher } = this.#parts;
+    const { launcher, layout } = this.#parts;
     const { id, of, logs, abort } = slot;
     try {
+      // With the folder of the slot around it.
+      await mkdir(vmFolder(layout, id).logs, { recursive: true, mode: 0o700 });
       const { image } = await launcher.ground();
       await launcher.createDisk(image, id);
       const launched = await launcher.launch({

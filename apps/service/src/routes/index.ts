@@ -19,7 +19,7 @@ function vmSide(parts: RouteParts) {
   };
 }
 
-/** Handlers of rules, asks, credentials and evidence: they pass the boundary themselves, where they change anything. */
+/** Handlers of rules, asks, credentials, tools and evidence: they pass the boundary themselves, where they change anything. */
 export type EvidenceHandlers = Omit<JudgedHandlers, keyof ReturnType<typeof vmSide>>;
 
 /** Exactly one handler for each route of the table: the compiler says when one is missing. */

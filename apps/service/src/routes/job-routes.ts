@@ -141,6 +141,8 @@ async function runOnce(parts: CommandParts, request: RunRequest, context: ActCon
   let vm: Vm | null = null;
   const onReserved = (reserved: Vm) => {
     vm = reserved;
+    // The client may have left before there was a VM to take away.
+    if (context.signal.aborted) onAbort();
   };
   const remove = async (why: string) => {
     if (vm !== null && registry.has(vm.id)) await lifecycle.remove(vm, why);

@@ -54,6 +54,7 @@ async function routes(rig: TempPolicy, decisionsOf: DecisionsOf = none) {
   const policy = await rig.open();
   const { boundary, acts } = fakeBoundary(policy);
   const handlers = policyRoutes({
+    knownTools: () => null,
     ...{ policy, policyChanges: new PolicyChanges(policy, boundary), nowMs: () => Date.parse("2026-01-01") },
     vmFacts(id) {
       if (id !== VM) throw new Failure("vm_not_found", `Cannot find VM "${id}": no such VM`);

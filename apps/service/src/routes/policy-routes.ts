@@ -1,10 +1,12 @@
-import { lintRules, type PolicyEdit, type PolicySnapshot, ruleId } from "@capsem/policy";
+import { type PolicyEdit, type PolicySnapshot, ruleId } from "@capsem/policy";
 import type { VmFacts } from "../boundary/parts.ts";
 import { type Handlers, json } from "../http/handler.ts";
 import { type Candidate, withCorpText, withUserRules } from "../policy/candidate.ts";
 import { dryRun } from "../policy/dry-run.ts";
 import { faultFailure } from "../policy/faults.ts";
 import { corpInfo, findingInfos, ruleInfos, settingList } from "../policy/infos.ts";
+import type { KnownTools } from "../policy/known-call.ts";
+import { lintInTurns } from "../policy/lint-in-turns.ts";
 import type { PolicyChanges } from "../policy/policy-changes.ts";
 import type { PolicyStore } from "../policy/policy-store.ts";
 import { type DecisionsOf, replayPast } from "../policy/replay-past.ts";
@@ -17,6 +19,7 @@ export interface PolicyRouteParts {
   /** Throws Failure "vm_not_found". */
   readonly vmFacts: (id: string) => VmFacts;
   readonly decisionsOf: DecisionsOf;
+  readonly knownTools: KnownTools;
 }
 
 export function policyRoutes(parts: PolicyRouteParts) {
@@ -24,17 +27,17 @@ export function policyRoutes(parts: PolicyRouteParts) {
 }
 
 function ruleRoutes({ policy, policyChanges }: PolicyRouteParts) {
-  const changed = () => {
+  const changed = async () => {
     const { snapshot, findings } = policy.state;
-    return json({ digest: snapshot.digest, findings: findingInfos(findings()) });
+    return json({ digest: snapshot.digest, findings: findingInfos(await findings()) });
   };
   return {
     rules: async () => {
-      const { snapshot, findings } = policy.state;
-      const { preset, digest, posture } = snapshot;
+      const { state } = policy;
+      const { preset, digest, posture } = state.snapshot;
       return json({
-        ...{ preset, digest, rules: ruleInfos(policy.state), posture: Object.fromEntries(posture) },
-        findings: findingInfos(findings()),
+        ...{ preset, digest, rules: ruleInfos(state), posture: Object.fromEntries(posture) },
+        findings: findingInfos(await state.findings()),
       });
     },
     rulePut: async ({ params, body, context }) => {
@@ -49,13 +52,13 @@ function ruleRoutes({ policy, policyChanges }: PolicyRouteParts) {
 }
 
 /** What would be, without doing anything. */
-function trialRoutes({ policy, vmFacts, decisionsOf, nowMs }: PolicyRouteParts) {
+function trialRoutes({ policy, vmFacts, decisionsOf, knownTools, nowMs }: PolicyRouteParts) {
   const snapshotWith = (rules: string | undefined): PolicySnapshot =>
     rules === undefined ? policy.snapshot() : taken(withUserRules(policy.state, rules));
   return {
     ruleEvaluate: async ({ body }) => {
       const vm = body.vm_id === undefined ? null : vmFacts(body.vm_id);
-      return json(dryRun(snapshotWith(body.rules), body.event, vm));
+      return json(dryRun(snapshotWith(body.rules), body.event, vm, knownTools));
     },
     ruleReplay: async ({ body, context }) => {
       const snapshot = snapshotWith(body.rules);
@@ -66,13 +69,13 @@ function trialRoutes({ policy, vmFacts, decisionsOf, nowMs }: PolicyRouteParts) 
     ruleLint: async ({ body }) => {
       const { state } = policy;
       if (body.rules === undefined) {
-        const findings = findingInfos(lintRules(state.snapshot.rules));
+        const findings = findingInfos(await state.findings());
         return json({ rules: state.snapshot.rules.length, findings, faults: [...policy.faults] });
       }
       const candidate = withUserRules(state, body.rules);
       if (candidate.kind === "refused")
         return json({ rules: 0, findings: [], faults: [...candidate.faults] });
-      const findings = findingInfos(lintRules(candidate.snapshot.rules));
+      const findings = findingInfos(await lintInTurns(candidate.snapshot.rules));
       return json({ rules: candidate.rules, findings, faults: [] });
     },
     corpValidate: async ({ body }) => {
@@ -80,7 +83,7 @@ function trialRoutes({ policy, vmFacts, decisionsOf, nowMs }: PolicyRouteParts) 
       if (candidate.kind === "refused") {
         return json({ is_valid: false, rules: 0, faults: [...candidate.faults], findings: [] });
       }
-      const findings = findingInfos(lintRules(candidate.snapshot.rules));
+      const findings = findingInfos(await lintInTurns(candidate.snapshot.rules));
       return json({ is_valid: true, rules: candidate.rules, faults: [], findings });
     },
   } satisfies Partial<Handlers>;

@@ -14,8 +14,8 @@ export function serviceRoutes(parts: RouteParts) {
     status: async () => json(parts.status()),
     health: async () => json({ ok: true as const }),
     stats: async () => json(await parts.stats()),
-    events: async ({ openSocket }): Promise<Answer<"events">> => {
-      await parts.events.follow(openSocket);
+    events: async ({ context, openSocket }): Promise<Answer<"events">> => {
+      await parts.events.follow(openSocket, { watches: context.asks !== "own" });
       return { kind: "socket" };
     },
     panics: async ({ query, context }) => {
@@ -32,23 +32,12 @@ export function serviceRoutes(parts: RouteParts) {
       const { tail, grep, max_bytes: maxBytes } = query;
       const request = { tail, grep, maxBytes };
       const of = (): Promise<LogWindow> => {
-        switch (params.source) {
-          case "service":
-          case "gateway":
-          case "ledger":
-            return readLogWindow(
-              join(layout.logs, `${params.source}.jsonl`),
-              request,
-              new ReadBudget(context.signal),
-            );
-          case "owner":
-            return readOwnerLogs(
-              layout,
-              registry.list().map(({ id }) => id),
-              request,
-              context.signal,
-            );
+        const { source } = params;
+        if (source !== "owner") {
+          return readLogWindow(join(layout.logs, `${source}.jsonl`), request, new ReadBudget(context.signal));
         }
+        const ids = registry.list().map(({ id }) => id);
+        return readOwnerLogs(layout, ids, request, context.signal);
       };
       return json(await of());
     },

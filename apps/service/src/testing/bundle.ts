@@ -1,32 +1,32 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { createHash } from "node:crypto";
+import { symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { builtPath } from "@capsem/native";
 import { buildSync } from "esbuild";
-import { afterAll } from "vitest";
+import { kept } from "../../../../tests/support/kept.ts";
 
-let folder: string | null = null;
 const built = new Map<string, string>();
-afterAll(() => {
-  if (folder !== null) rmSync(folder, { recursive: true, force: true });
-  folder = null;
-  built.clear();
-});
 
-/** The path of a runnable program made from one of this folder's sources, built once a test file. */
-export function bundled(name: "fake-owner" | "fake-service" | "ledger-driver"): string {
+/** The path of a runnable program made from one of this folder's sources, with what is built for it beside it. */
+export function bundled(name: "fake-owner" | "fake-service" | "fake-worker" | "ledger-driver"): string {
   const known = built.get(name);
   if (known !== undefined) return known;
-  folder ??= mkdtempSync(join(tmpdir(), "capsem-bundle-"));
-  const outfile = join(folder, `${name}.cjs`);
-  buildSync({
-    entryPoints: [join(__dirname, `${name}.ts`)],
-    outfile,
+  const { outputFiles } = buildSync({
+    entryPoints: [join(import.meta.dirname, `${name}.ts`)],
     bundle: true,
     platform: "node",
     format: "cjs",
     target: "node20",
     logLevel: "error",
+    write: false,
   });
-  built.set(name, outfile);
-  return outfile;
+  const text = outputFiles[0]?.contents ?? new Uint8Array();
+  const hash = createHash("sha256").update(text).digest("hex").slice(0, 32);
+  const folder = kept(name, hash, (fresh) => {
+    writeFileSync(join(fresh, `${name}.cjs`), text);
+    for (const each of ["capsem-launch", "native.node"]) symlinkSync(builtPath(each), join(fresh, each));
+  });
+  const path = join(folder, `${name}.cjs`);
+  built.set(name, path);
+  return path;
 }

@@ -45,6 +45,8 @@ export function createClient(socketPath: string) {
     call,
     get: (path: string) => call("GET", path),
     post: (path: string, body: unknown = {}) => call("POST", path, { body }),
+    put: (path: string, body: unknown) => call("PUT", path, { body }),
+    patch: (path: string, body: unknown) => call("PATCH", path, { body }),
     delete: (path: string) => call("DELETE", path),
     /** A request whose answer nobody waits for; the returned function leaves. */
     begin(path: string, body: unknown): () => void {

@@ -18,6 +18,8 @@ type Cells = Fields[string];
 const LAYER_OF: Partial<Record<LedgerTable, Layer>> = {
   exec_events: "exec",
   fs_events: "file",
+  tool_calls: "tool",
+  net_events: "net",
   lifecycle_events: "lifecycle",
   policy_mutations: "settings",
   security_ask_events: "ask",
@@ -62,6 +64,8 @@ function entryOf(layer: Layer, fields: Fields): TimelineEntry {
   const titles: Readonly<Record<Layer, string>> = {
     exec: String(fields.command),
     file: `${fields.act} ${fields.path}`,
+    tool: `${fields.server_name}__${fields.tool_name}`,
+    net: `${fields.method} ${fields.host}`,
     lifecycle: String(fields.action),
     settings: String(fields.key),
     ask: `ask ${fields.state}`,
@@ -171,6 +175,7 @@ export function statsOf(ledger: string, store: FakeStore): VmStats {
     decisions: { allow: decided("allow"), ask: decided("ask"), block: decided("block") },
     commands: of("exec_events").length,
     files: of("fs_events").length,
+    tools: of("tool_calls").length,
     open: store.open.size,
   };
 }
@@ -229,6 +234,7 @@ export function detailOf(ledger: string, store: FakeStore): VmStatsDetail {
       stdout_bytes: sum("stdout_bytes", execs),
       stderr_bytes: sum("stderr_bytes", execs),
     },
+    tools_by_name: [],
     file: {
       imports: ofAct("import").length,
       exports: ofAct("export").length,

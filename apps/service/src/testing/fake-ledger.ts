@@ -9,6 +9,7 @@ import {
   type LedgerRole,
 } from "@capsem/api";
 import { rowHash } from "@capsem/api/ledger-chain";
+import { decodeRows } from "@capsem/api/ledger-row";
 import { defer, Failure } from "@capsem/base";
 import { createPeer, type Handler, type Peer, type StreamHandler } from "@capsem/rpc";
 import type { LedgerChild, OwnerExit } from "../powers.ts";
@@ -194,7 +195,8 @@ class Life {
         this.#dieAt("after open");
         return { ...store.head, interrupted, bytes: bytesOf(store) };
       },
-      "ledger.append": async ({ ledger, generation, first, rows }) => {
+      "ledger.append": async ({ ledger, generation, first, ...message }) => {
+        const rows = (decodeRows(message) ?? []) as readonly WireRow[];
         await faults.appendGate?.();
         const failure = faults.appendFailures?.shift();
         if (failure !== undefined)

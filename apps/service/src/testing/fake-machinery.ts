@@ -20,6 +20,8 @@ export interface FakeFaults {
   diskGate?: () => Promise<void>;
   commit?: Error;
   diskBytes?: number;
+  /** Both ends of a traffic lane; closed at both ends otherwise. */
+  lane?: () => [number, number];
 }
 
 /** Images, disks and goldens as small files; sealed memory as plain ones. `faults` may be changed at any time. */
@@ -69,7 +71,7 @@ export function fakeMachinery(cache: string, faults: FakeFaults = {}): Machinery
       },
       seal: () => undefined,
     },
-    socketPair: () => [openSync("/dev/null", "r"), openSync("/dev/null", "r")],
+    socketPair: () => faults.lane?.() ?? [openSync("/dev/null", "r"), openSync("/dev/null", "r")],
     closeDescriptor: closeSync,
   };
 }

@@ -38,6 +38,10 @@ const peer = createPeer({
       await reach("ping");
       return { guest_ms: 1 };
     },
+    "traffic.open": async (params) => {
+      log(`traffic ${JSON.stringify(params)}`);
+      return {};
+    },
     ...jobs.methods(),
     ...fakeFileMethods(plan.folder),
   },
@@ -64,6 +68,7 @@ async function live(): Promise<void> {
   const hypervisor_pid = hypervisor.pid ?? 0;
   await peer.call("owner.ready", { state, uptime_ms: uptime, hypervisor_pid, unconfined: [] });
   if (plan.kind === "golden") end(0);
+  if (script.opensTraffic === true) await peer.call("owner.traffic", { is_open: true });
   if (script.flood !== undefined) {
     spawn("setpriv", ["--pdeathsig", "KILL", "yes", script.flood], { stdio: ["ignore", 2, "ignore"] });
   }

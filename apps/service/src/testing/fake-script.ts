@@ -19,6 +19,8 @@ export interface FakeScript {
   readonly hypervisorOutlives?: boolean;
   /** This line on its stderr, as fast as that takes it, from when it is ready. */
   readonly flood?: string;
+  /** A program in its guest calls a tool, once it is ready. */
+  readonly opensTraffic?: boolean;
   /** How long until it is ready. */
   readonly readyDelayMs?: number;
 }

@@ -1,4 +1,4 @@
-import type { Panic } from "@capsem/api";
+import type { Panic, WorkerKind } from "@capsem/api";
 import * as z from "zod";
 import { TROUBLE_LIMITS } from "../limits.ts";
 import { panicOf } from "./panic.ts";
@@ -13,15 +13,15 @@ const ownLine = z.looseObject({
 });
 
 /**
- * The last lines that an owner's program, or the ledger's, said itself. Lines that it passes on from its guest are not
+ * The last lines that an owner's program, or another of ours, said itself. Lines that it passes on from its guest are not
  * among them: a guest decides what they say.
  */
 export class OwnerWords {
-  readonly #process: "owner" | "ledger";
+  readonly #process: "owner" | "ledger" | WorkerKind;
   readonly #lines: string[] = [];
   #failure: string | null = null;
 
-  constructor(process: "owner" | "ledger" = "owner") {
+  constructor(process: "owner" | "ledger" | WorkerKind = "owner") {
     this.#process = process;
   }
 

@@ -1,6 +1,7 @@
 import { rm } from "node:fs/promises";
 import { apiFailure, VM_REASONS, type VmReason } from "@capsem/api";
 import { Failure, messageOf, within } from "@capsem/base";
+import type { LoadedGolden } from "../golden/golden-build.ts";
 import { type HomeLayout, vmFolder } from "../home/layout.ts";
 import { TIMES } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
@@ -43,6 +44,11 @@ export class StartFailure extends Failure<"start_failed"> {
   }
 }
 
+/** Of a start whose signal fired. */
+export function startNotWanted(vm: Vm): Failure {
+  return apiFailure("cancelled", `Cannot start VM "${vm.id}": it was stopped or deleted`);
+}
+
 /**
  * Gets a claimed owner for a VM in `starting`: from a pool slot, else by a launch; a corrupt golden is built
  * again once. Sets `vm.run` while it works. When it throws, no process of the VM is left.
@@ -69,7 +75,7 @@ export async function bringUp(
     }
   }
   for (let isRetry = false; ; isRetry = true) {
-    let goldenKey: string | null = null;
+    let golden: LoadedGolden | null = null;
     try {
       const launched = await parts.launcher.launch({
         id: vm.id,
@@ -80,7 +86,7 @@ export async function bringUp(
         onLogLine: (line) => vm.logs?.take(line),
         signal,
       });
-      goldenKey = launched.goldenKey;
+      golden = launched.golden;
       vm.run = launched.run;
       await within(
         launched.run.ready,
@@ -90,15 +96,14 @@ export async function bringUp(
       );
       const readyMs = monotonicMs();
       await claim(vm, launched.run, signal, TIMES.claimTimeoutMs);
-      report(goldenKey === null ? "cold" : "fork", readyMs);
+      report(golden === null ? "cold" : "fork", readyMs);
       return launched.run;
     } catch (thrown) {
       const reason = await reasonOf(vm.run, thrown);
       await dropRun(vm);
-      if (signal.aborted)
-        throw apiFailure("cancelled", `Cannot start VM "${vm.id}": it was stopped or deleted`);
-      if (reason === "checkpoint_corrupt" && goldenKey !== null && !isRetry) {
-        await parts.launcher.invalidateGolden(goldenKey);
+      if (signal.aborted) throw startNotWanted(vm);
+      if (reason === "checkpoint_corrupt" && golden !== null && !isRetry) {
+        await parts.launcher.invalidateGolden(golden);
         continue;
       }
       throw new StartFailure(vm, reason, thrown);
@@ -119,8 +124,7 @@ async function claimSlot(
     return run;
   } catch (thrown) {
     await dropRun(vm);
-    if (signal.aborted)
-      throw apiFailure("cancelled", `Cannot start VM "${vm.id}": it was stopped or deleted`);
+    if (signal.aborted) throw startNotWanted(vm);
     parts.log("warning", "pool slot failed at its claim", { vm_id: vm.id, cause: messageOf(thrown) });
     const { image } = await parts.launcher.ground();
     await rm(vmFolder(parts.layout, vm.id).disk, { force: true });

@@ -21,8 +21,8 @@ export interface LaunchRequest {
 
 export interface Launched {
   readonly run: OwnerRun;
-  /** The golden that it forks from; null for a cold boot. */
-  readonly goldenKey: string | null;
+  /** The golden that it forks from, which may be closed by now; null for a cold boot. */
+  readonly golden: LoadedGolden | null;
   readonly readyTimeoutMs: number;
 }
 
@@ -62,22 +62,24 @@ export class Launcher {
     return this.#machinery.createDisk(image.pristinePath, vmFolder(this.#layout, id).disk);
   }
 
-  invalidateGolden(key: string): Promise<void> {
-    return this.#goldens.invalidate(key);
+  invalidateGolden(golden: LoadedGolden): Promise<void> {
+    return this.#goldens.invalidate(golden);
   }
 
   /** The folder and the disk of `id` exist. The run is the caller's to kill. */
   async launch(request: LaunchRequest): Promise<Launched> {
     const ground = await this.#groundOf(request.imageDigest);
     const { cpus, memoryMib } = request;
-    const golden = await this.#goldens.get({ ...ground, cpus, memoryMib }, request.signal);
-    if (request.signal.aborted) throw new Failure("cancelled", "Cannot start the VM: cancelled");
-    const run = await this.#start(request, ground, golden);
-    return {
-      run,
-      goldenKey: golden?.key ?? null,
-      readyTimeoutMs: golden === null ? TIMES.coldStartTimeoutMs : TIMES.startTimeoutMs,
-    };
+    const held = await this.#goldens.hold({ ...ground, cpus, memoryMib }, request.signal);
+    const golden = held?.golden ?? null;
+    const readyTimeoutMs = golden === null ? TIMES.coldStartTimeoutMs : TIMES.startTimeoutMs;
+    try {
+      if (request.signal.aborted) throw new Failure("cancelled", "Cannot start the VM: cancelled");
+      return { run: await this.#start(request, ground, golden), golden, readyTimeoutMs };
+    } finally {
+      // The owner has descriptors of its own now.
+      await held?.release();
+    }
   }
 
   #start(request: LaunchRequest, ground: Ground, golden: LoadedGolden | null): Promise<OwnerRun> {

@@ -10,7 +10,7 @@ import type { OwnerRun } from "../owner/owner-run.ts";
 import { settled, settledWithin } from "../owner/settled.ts";
 import type { Pool, Slot } from "../pool/pool.ts";
 import type { Powers } from "../powers.ts";
-import { bringUp, StartFailure } from "./bring-up.ts";
+import { bringUp, StartFailure, startNotWanted } from "./bring-up.ts";
 import { bringUpChecked, type CheckLedger } from "./checked-start.ts";
 import type { CreatePlan } from "./create-plan.ts";
 import type { Launcher } from "./launch.ts";
@@ -181,21 +181,31 @@ export class Lifecycle {
     if (vm.isRetained || reason === "idle" || reason === "lifetime") return this.stop(vm, reason);
     const { run } = vm;
     vm.run = null;
-    const moved = this.#moveToFailed(vm, reason);
+    // A full disk may not take the record: nothing here waits for it.
+    ignore(this.#moveToFailed(vm, reason));
     this.#parts.watch.failed(vm, reason, `allocated ${vm.diskAllocatedBytes} bytes of disk`);
-    await moved;
     vm.ended.resolve(reason);
-    await run?.kill();
+    // Whoever deletes it meanwhile waits for its processes too.
+    vm.dying = run?.kill() ?? null;
+    await vm.dying;
   }
 
-  async rename(vm: Vm, name: string): Promise<void> {
+  rename(vm: Vm, name: string): Promise<void> {
+    return this.#inTurn(vm, () => this.#rename(vm, name));
+  }
+
+  async #rename(vm: Vm, name: string): Promise<void> {
     if (!vm.isRecordReadable)
       throw apiFailure("wrong_state", `Cannot rename VM "${vm.id}": its record cannot be read`);
     if (!vm.isRetained) throw apiFailure("wrong_state", `Cannot rename VM "${vm.id}": it is temporary`);
     await this.#changeName(vm, name);
   }
 
-  async persist(vm: Vm, name: string): Promise<void> {
+  persist(vm: Vm, name: string): Promise<void> {
+    return this.#inTurn(vm, () => this.#persist(vm, name));
+  }
+
+  async #persist(vm: Vm, name: string): Promise<void> {
     if (vm.isRetained)
       throw apiFailure("wrong_state", `Cannot persist VM "${vm.id}": it is retained already`);
     if (vm.record.state !== "running") {
@@ -254,7 +264,7 @@ export class Lifecycle {
       vm.logs = await VmLogs.open(paths.logs);
       const { image } = await launcher.ground();
       await launcher.createDisk(image, vm.id);
-      signal.throwIfAborted();
+      if (signal.aborted) throw startNotWanted(vm);
       saved = this.#move(vm, "starting");
     }
     // Record and claim go on together; both must hold before the VM runs, and neither is left under way.
@@ -326,11 +336,11 @@ export class Lifecycle {
     await settled(vm.starting);
     const { run } = vm;
     const isForced = run !== null && !(await this.#stopInOrder(run));
+    await vm.dying;
     if (vm.record.state !== "stopping") return settled(vm.removing);
     vm.run = null;
     vm.ended.resolve(reason);
     if (!vm.isRetained) return this.remove(vm);
-    await vm.dying;
     await this.#move(vm, "stopped", { reason: reason ?? (isForced ? "stop_forced" : null) });
   }
 
@@ -392,6 +402,12 @@ export class Lifecycle {
         await new Promise((resolve) => setTimeout(resolve, TIMES.removeRetryMs));
       }
     }
+  }
+
+  /** Names of one VM change one after the other: each goes back where the disk does not take it. */
+  #inTurn(vm: Vm, work: () => Promise<void>): Promise<void> {
+    vm.renaming = settled(vm.renaming).then(work);
+    return vm.renaming;
   }
 
   async #changeName(vm: Vm, name: string): Promise<void> {

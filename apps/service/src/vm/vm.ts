@@ -28,6 +28,8 @@ export class Vm {
   starting: Promise<void> | null = null;
   stopping: Promise<void> | null = null;
   removing: Promise<void> | null = null;
+  /** The last change of its name: the next one follows it. */
+  renaming: Promise<void> | null = null;
   /** The end of the processes of the last owner: the next start waits for it. */
   dying: Promise<unknown> | null = null;
   /** Aborted when the start under way is no longer wanted. */

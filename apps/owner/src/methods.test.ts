@@ -1,0 +1,35 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { defer } from "@capsem/base";
+import type { RpcContext } from "@capsem/rpc";
+import type { MuxStream } from "@capsem/wire";
+import { expect, test } from "vitest";
+import { JobSpool } from "./job-spool.ts";
+import { type OwnerLife, streamMethods } from "./methods.ts";
+
+test("output of a job that is forgotten while it is read is cut, and does not end as if it were whole", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "capsem-methods-"));
+  try {
+    const spool = new JobSpool(join(folder, "job_1.ring"));
+    spool.append(1, Buffer.alloc(200_000));
+    spool.close();
+    const life = { machine: () => ({ jobs: { get: () => ({ id: "job_1", spool }) } }) };
+    const methods = streamMethods(life as unknown as OwnerLife);
+    const context = { signal: new AbortController().signal } as RpcContext;
+    const opened = await methods["job.read"]?.({ job: "job_1", offset: 0, follow: true }, context);
+    const [taken, room] = [defer<void>(), defer<void>()];
+    const write = () => {
+      taken.resolve();
+      return room.promise;
+    };
+    const sent = opened?.run({ write } as unknown as MuxStream);
+    await taken.promise;
+    // Its reader is slow, and newer jobs need the room.
+    spool.remove();
+    room.resolve();
+    await expect(sent).rejects.toMatchObject({ kind: "job_not_found" });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});

@@ -1,0 +1,28 @@
+const PASSES = 10;
+
+/** What any machine does in a while: some passes over a text, character by character. */
+function yardstick(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let pass = 0; pass < PASSES; pass += 1) {
+    for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  }
+  return hash;
+}
+
+/**
+ * How many passes over a text of 64 KiB take as long as `work` does, both at their quickest and in turn: a machine that
+ * is slow or busy is so for both.
+ */
+export function costInPasses(work: () => unknown, rounds = 30): number {
+  const text = "0123456789abcdef".repeat(4_096);
+  let [workMs, passesMs] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+  for (let round = 0; round < rounds; round += 1) {
+    const startedMs = performance.now();
+    work();
+    const betweenMs = performance.now();
+    yardstick(text);
+    workMs = Math.min(workMs, betweenMs - startedMs);
+    passesMs = Math.min(passesMs, performance.now() - betweenMs);
+  }
+  return (workMs / passesMs) * PASSES;
+}
