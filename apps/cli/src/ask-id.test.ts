@@ -22,6 +22,8 @@ const FOUND: [string, string][] = [
   ["abcdez", "ask_abcdezzzzzzzzzzz"],
   ["bbbb2", "ask_bbbb22cccccccccc"],
   ["dddd", "ask_dddd2222222222zz"],
+  // All of it, as it is written behind its prefix.
+  ["bbbb22cccccccccc", "ask_bbbb22cccccccccc"],
 ];
 test.each(FOUND)("%s is %s", async (word, id) => {
   expect((await findAsk(client, word)).id).toBe(id);
@@ -29,13 +31,15 @@ test.each(FOUND)("%s is %s", async (word, id) => {
 
 test("a whole id is taken as it is, without a list", async () => {
   const none = {} as Client;
-  expect(await findAsk(none, "ask_zzzzzzzzzzzzzzzz")).toEqual({ id: "ask_zzzzzzzzzzzzzzzz" });
+  for (const word of ["ask_zzzzzzzzzzzzzzzz", "zzzzzzzzzzzzzzzz"])
+    expect(await findAsk(none, word)).toEqual({ id: "ask_zzzzzzzzzzzzzzzz" });
 });
 
 test.each([
   ["bbbb", /from others:\n {2}ask_bbbb22cccccccccc {2}what bbbb22cccccccccc\n {2}ask_bbbb33c/],
   ["abc", /at least 4/],
   ["ABCDEF", /at least 4/],
+  ["abcdefgggggggggga", /at least 4/],
   ["", /at least 4/],
   ["../abcd", /at least 4/],
   ["zzzz", /none begins so/],

@@ -3,12 +3,13 @@ import { CapsemError, type Client } from "@capsem/sdk";
 import { SHORT_ID_CHARS, shortId } from "./ask-text.ts";
 import { usageError } from "./cli-error.ts";
 
-const WHOLE = /^ask_[a-z2-7]{16}$/;
+const WHOLE = /^(?:ask_)?([a-z2-7]{16})$/;
 const PART = /^(?:ask_)?([a-z2-7]{4,15})$/;
 
 /** The ask that a word begins; those that wait come first. What was typed long ago must not mean another one by chance. */
 export async function findAsk(client: Client, word: string): Promise<AskInfo | { readonly id: string }> {
-  if (WHOLE.test(word)) return { id: word };
+  const [, whole] = WHOLE.exec(word) ?? [];
+  if (whole !== undefined) return { id: `ask_${whole}` };
   const [, part] = PART.exec(word) ?? [];
   if (part === undefined)
     throw usageError(

@@ -83,7 +83,10 @@ const CASES: { typed: string[]; offers: string[] }[] = [
   { typed: ["exec", "--user", "r"], offers: ["root"] },
   { typed: ["triage", "--vm", "dem"], offers: ["demo"] },
   { typed: ["logs", "dev", "--source", ""], offers: ["console", "guest", "owner"] },
-  { typed: ["host-logs", ""], offers: ["gateway", "ledger", "owner", "service"] },
+  {
+    typed: ["host-logs", ""],
+    offers: ["aggregator", "builtin", "egress", "gateway", "ledger", "owner", "proxy", "service"],
+  },
   { typed: ["completions", "f"], offers: ["fish"] },
   { typed: ["mcp", "install", ""], offers: ["claude", "codex", "cursor", "gemini", "vscode"] },
   { typed: ["mcp", "uninstall", "co"], offers: ["codex"] },
@@ -98,6 +101,10 @@ const CASES: { typed: string[]; offers: string[] }[] = [
   { typed: ["settings", "reset", "profiles.preset", "conf"], offers: ["confinement.allow_unconfined"] },
   { typed: ["credentials", "delete", "g"], offers: ["github"] },
   { typed: ["rules", "replay", "--vm", "dem"], offers: ["demo"] },
+  { typed: ["mcp", "tools", "l"], offers: ["local"] },
+  { typed: ["mcp", "approve", ""], offers: ["handbook", "local"] },
+  { typed: ["mcp", "permit", "local", "echo", "b"], offers: ["block"] },
+  { typed: ["mcp", "add", "x", "y", "--transport", ""], offers: ["auto", "http", "sse"] },
   { typed: ["help", "ga"], offers: ["gateway"] },
   { typed: ["help", "gateway", "st"], offers: ["start", "status", "stop"] },
 ];

@@ -211,3 +211,24 @@ test("a folder that comes out never replaces a pipe or socket that is in its pla
   // The rest came.
   expect(readlinkSync(join(target, "link"))).toBe("src/in");
 });
+
+test.each([
+  ["a file", "huge/a", "8G"],
+  // What a folder may have at most is less.
+  ["a folder", "huge", "1000M"],
+])("%s that is no more wanted in the midst of its copy leaves nothing half done", async (_, source, size) => {
+  const folder = join(cli.folder, `half-${count++}`);
+  mkdirSync(folder);
+  expect((await cli.run(["exec", "dev", `mkdir -p huge && truncate -s ${size} huge/a`])).code).toBe(0);
+  const child = cli.start(["cp", `dev:${source}`, `${folder}/`]);
+  const ended = endOf(child);
+  const temporary = () => (readdirSync(folder, { recursive: true }) as string[]).filter(isTemporary);
+  await expect.poll(temporary, { timeout: 30_000 }).toHaveLength(1);
+  child.kill("SIGINT");
+  expect(await ended).toMatchObject({ code: 130, stderr: "" });
+  expect(temporary()).toEqual([]);
+});
+
+function isTemporary(path: string): boolean {
+  return path.includes(".capsem-");
+}

@@ -80,7 +80,10 @@ test("stats, triage, panics and host logs have a table for people and the answer
 
 test("what they cannot take is told before the service is asked", async () => {
   const cases: [string[], RegExp][] = [
-    [["host-logs", "proxy"], /it is one of service, gateway, owner, ledger\n$/],
+    [
+      ["host-logs", "bus"],
+      /it is one of service, gateway, owner, ledger, proxy, egress, aggregator, builtin\n$/,
+    ],
     [["panics", "--since", "yesterday"], /a span such as 30s/],
     [["triage", "--limit", "0"], /a whole number from 1 to 100/],
     [["host-logs"], /usage is capsem host-logs SOURCE/],

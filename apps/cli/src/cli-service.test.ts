@@ -1,8 +1,9 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
-import { type CliRunner, createCliRunner, endOf } from "./testing/cli-runner.ts";
+import { type CliRunner, createCliRunner } from "./testing/cli-runner.ts";
 
 // Each step starts a program, which on a loaded machine takes its time.
 vi.setConfig({ testTimeout: 60_000 });
@@ -74,8 +75,10 @@ test("a stopped service is reported within 5 s with its pid, and --force ends it
 test("a pid file of long ago never makes a stranger die", async () => {
   mkdirSync(join(cli.home, "run"), { recursive: true });
   const file = join(cli.home, "run/service.pid");
-  const stranger = cli.start(["cp", "-", "nope:x"]);
-  const end = endOf(stranger);
+  // A program that looks like the service, and does nothing: one of ours would start a service.
+  const words = ["-e", "setInterval(() => undefined, 1_000)", "--", "service.cjs", "--home", cli.home];
+  const stranger = spawn(process.execPath, words, { stdio: "ignore" });
+  const end = once(stranger, "exit");
   writeFileSync(file, `${stranger.pid}\n`);
   execFileSync("touch", ["-d", "2001-01-01", file]);
   expect((await cli.run(["service", "stop", "--force"])).stdout).toBe("not running\n");

@@ -1,11 +1,12 @@
 import type { Handler } from "./context.ts";
 import { EVIDENCE_COMMANDS } from "./evidence-command-table.ts";
+import { MCP_COMMANDS } from "./mcp-command-table.ts";
 import { JOB_OPTIONS, LOG_OPTIONS, type Option, SIZE_OPTIONS } from "./option-table.ts";
 import { POLICY_COMMANDS } from "./policy-command-table.ts";
 import { SERVICE_COMMANDS, SETUP_COMMANDS } from "./service-command-table.ts";
 
 /** What `capsem ... --names` lists for completion, or a local file. */
-export type NameKind = "rule" | "setting" | "ask" | "credential" | "ledger" | "file";
+export type NameKind = "rule" | "setting" | "ask" | "credential" | "ledger" | "server" | "file";
 
 export interface Command {
   /** One word, or two for a command of a group. */
@@ -35,16 +36,6 @@ export interface Command {
 const INCOMPLETE =
   "What --copy-back cannot bring home is listed; that is exit code 125 only where the command's own is 0";
 const FORMS = "COMMAND is one string for bash, or words after --";
-
-/** The names of `CLIENT_NAMES`, which a test compares: their table would cost every command its loading. */
-const MCP_CLIENTS = ["claude", "codex", "gemini", "cursor", "vscode"] as const;
-
-const SCOPE_OPTION: Option = {
-  name: "scope",
-  value: "NAME",
-  choices: ["user", "project", "local"],
-  summary: "user (default), project, or for claude local",
-};
 
 export const COMMANDS: readonly Command[] = [
   {
@@ -254,34 +245,7 @@ export const COMMANDS: readonly Command[] = [
   ...EVIDENCE_COMMANDS,
   ...POLICY_COMMANDS,
   ...SERVICE_COMMANDS,
-  {
-    name: "mcp install",
-    usage: "mcp install CLIENT [OPTIONS] | mcp install [CLIENT] --print",
-    summary:
-      "Give an AI agent Capsem's tools: write capsem-mcp into its configuration. CLIENT is claude, codex, gemini, cursor or vscode. The token stays in its file",
-    options: [
-      SCOPE_OPTION,
-      { name: "gateway-url", value: "URL", summary: "The gateway (default: this machine's)" },
-      { name: "token-file", value: "PATH", summary: "The file with its token (default: this gateway's)" },
-      { name: "print", summary: "Print it for any client and write nothing" },
-    ],
-    words: [0, 1],
-    choices: { CLIENT: MCP_CLIENTS },
-    exits: "capsem",
-    examples: ["capsem mcp install claude", "capsem mcp install codex --print"],
-    load: async () => (await import("./command/mcp.ts")).install,
-  },
-  {
-    name: "mcp uninstall",
-    usage: "mcp uninstall CLIENT [--scope NAME]",
-    summary: "Take capsem-mcp out of a client's configuration",
-    options: [SCOPE_OPTION],
-    words: [1, 1],
-    choices: { CLIENT: MCP_CLIENTS },
-    exits: "capsem",
-    examples: ["capsem mcp uninstall claude"],
-    load: async () => (await import("./command/mcp.ts")).uninstall,
-  },
+  ...MCP_COMMANDS,
   ...SETUP_COMMANDS,
 ];
 

@@ -10,6 +10,7 @@ import { tellLeft, tellProblems } from "./copy-report.ts";
 import { counted } from "./copy-to-vm.ts";
 import { copiedEvent } from "./evaluate-hint.ts";
 import { fetchFolder } from "./folder-copy.ts";
+import { cleanedUp } from "./interrupts.ts";
 import { checkPlace } from "./local-path.ts";
 import { startProgress } from "./progress.ts";
 import { renderBytes } from "./render.ts";
@@ -29,19 +30,22 @@ export async function copyFromVm(context: Context, vm: Vm, source: string, targe
   mkdirSync(folder, { recursive: true });
   const progress = startProgress(context.powers, context.output);
   const links: string[] = [];
+  const told = new AbortController();
   const work = async () => {
-    const entries = await fetchFolder(vm, source, (path) => links.push(path));
+    const entries = await fetchFolder(vm, source, (path) => links.push(path), told.signal);
     return await placeEntries(entries, folder, {
       judge: REPLACING,
       progress: (count, bytes) => progress.update(`copying: ${count} files, ${renderBytes(bytes)}`),
     });
   };
-  const report = await work().finally(() => progress.end());
-  await tellLeft(context, links);
-  await tellProblems(context, report);
-  const { changed, conflicts, refused } = report;
-  if (context.json) await context.output.json({ path: folder, files: changed.length, conflicts, refused });
-  return conflicts.length + refused.length === 0 ? 0 : 1;
+  return await cleanedUp(context.powers, told, async () => {
+    const report = await work().finally(() => progress.end());
+    await tellLeft(context, links);
+    await tellProblems(context, report);
+    const { changed, conflicts, refused } = report;
+    if (context.json) await context.output.json({ path: folder, files: changed.length, conflicts, refused });
+    return conflicts.length + refused.length === 0 ? 0 : 1;
+  });
 }
 
 async function copyFile(
@@ -58,16 +62,29 @@ async function copyFile(
   }
   const asked = placeOf(source, target);
   checkPlace(asked);
-  const { size, body } = await vm.files.readStream(source);
+  const told = new AbortController();
+  const { size, body } = await vm.files.readStream(source, { signal: told.signal });
   const found = statSync(asked, { throwIfNoEntry: false });
   if (found !== undefined && !found.isFile() && !found.isDirectory())
     return await writeThrough(context, asked, body);
   const place = realPlace(asked);
+  return await cleanedUp(context.powers, told, () =>
+    replaceFile(context, place, mode, counted(context, body, size)),
+  );
+}
+
+/** The file is as it was, or has all bytes. */
+async function replaceFile(
+  context: Context,
+  place: string,
+  mode: number,
+  body: AsyncIterable<Uint8Array>,
+): Promise<number> {
   const temporary = join(dirname(place), `.capsem-${randomBytes(8).toString("hex")}`);
   const file = await open(temporary, "wx", mode);
   try {
     let bytes = 0;
-    for await (const part of counted(context, body, size)) {
+    for await (const part of body) {
       await file.writeFile(part);
       bytes += part.length;
     }

@@ -11,6 +11,7 @@ import { startProgress } from "./progress.ts";
 import { renderBytes } from "./render.ts";
 
 const READ_BYTES = 256 * 1024;
+const UNSEEN: ReadonlySet<string> = new Set(["file_not_found", "file_not_permitted"]);
 
 /** As cp does: into an existing folder, else under the name given. */
 export async function copyToVm(context: Context, vm: Vm, source: string, target: string): Promise<number> {
@@ -66,7 +67,8 @@ async function isFolder(vm: Vm, path: string): Promise<boolean> {
   try {
     return (await vm.files.stat(path)).type === "directory";
   } catch (thrown) {
-    if (thrown instanceof CapsemError && thrown.kind === "file_not_found") return false;
+    // Of what may not be looked at, writing there says what is in the way.
+    if (thrown instanceof CapsemError && UNSEEN.has(thrown.kind)) return false;
     throw thrown;
   }
 }

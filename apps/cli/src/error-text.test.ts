@@ -26,7 +26,17 @@ test("a refusal names its rule once", () => {
   expect(of("Cannot run: no")).toBe("Cannot run: no");
 });
 
+const UNREGISTERED =
+  "Cannot dial for aggregator: the credential in its header Authorization is not registered, or is for other hosts than api.test";
+
 const ADVICE: [string, string, object, boolean, string[], string[]][] = [
+  ...(["policy", "upstream_failed"] as const).map((kind): (typeof ADVICE)[number] => [
+    ...([kind, UNREGISTERED, { rule_id: "egress.credential" }, false] as const),
+    ["mcp", "call", "tracker", "search"],
+    [
+      "give it again: capsem credentials inject NAME --host api.test; those that there are: capsem credentials list",
+    ],
+  ]),
   [
     "policy",
     "no",
@@ -84,6 +94,38 @@ const ADVICE: [string, string, object, boolean, string[], string[]][] = [
     ["  two"],
   ],
   ["vm_not_found", "no", {}, false, ["info", "x"], []],
+  [
+    "invalid_input",
+    "no",
+    { grant: "[::1]:80" },
+    false,
+    ["mcp", "add", "db", "http://[::1]/"],
+    ["if that address is meant: capsem mcp add db 'http://[::1]/' --grant '[::1]:80'"],
+  ],
+  [
+    "invalid_input",
+    "no",
+    { grant: "10.0.0.1:80" },
+    false,
+    ["status"],
+    ["if that address is meant: capsem mcp add NAME URL --grant 10.0.0.1:80"],
+  ],
+  [
+    "mcp_server_not_found",
+    "no",
+    {},
+    false,
+    ["mcp", "tools", "x"],
+    ["those that there are: capsem mcp servers"],
+  ],
+  [
+    "mcp_tool_not_found",
+    "no",
+    {},
+    false,
+    ["mcp", "call", "a b", "t"],
+    ["those that there are: capsem mcp tools 'a b'"],
+  ],
 ];
 
 test.each(ADVICE)("of %s %j %j it says what to do", (kind, message, facts, retryable, argv, lines) => {
@@ -106,8 +148,13 @@ const LOCKED: [string, object, string[]][] = [
     fault("not yours", "corp.rules.x"),
     ["the corporation's policy has it: capsem corp info"],
   ],
+  [
+    'Cannot change "mcp.servers.x": the corporation has declared it',
+    fault("declared", "mcp.servers.x"),
+    ["the corporation's policy has it: capsem corp info"],
+  ],
   // Said of a key that no corporation need have set: it is none of the user's.
-  ['Cannot change "corp.rule_files": the corporation has set it', fault("set", "corp.rule_files"), []],
+  ['Cannot change "corp.rule_files": it is for corp.toml only', fault("set", "corp.rule_files"), []],
   [
     'Cannot change "profiles.rules.x": it stands in another rule file',
     fault("elsewhere", "profiles.rules.x"),
@@ -166,6 +213,21 @@ const ASKED: [string[], string, string][] = [
     ["credentials", "delete", "gh"],
     "no",
     "--type settings.change --field settings.key=credentials.gh --field settings.source=user",
+  ],
+  [
+    ["mcp", "add", "bugs", "https://a.test/"],
+    "no",
+    "--type settings.change --field settings.key=mcp.servers.bugs --field settings.source=user",
+  ],
+  [
+    ["mcp", "default", "allow"],
+    "no",
+    "--type settings.change --field settings.key=profiles.rules.mcp-default --field settings.source=user",
+  ],
+  [
+    ["mcp", "approve", "bugs", "a b"],
+    "no",
+    "--type settings.change --field 'settings.key=mcp.pins.bugs.a b' --field settings.source=user",
   ],
 ];
 test.each(ASKED)("%j is asked about again in the words of rules", (argv, message, options) => {

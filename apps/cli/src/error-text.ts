@@ -1,14 +1,25 @@
 import type { Failure } from "@capsem/base";
 import { shortId } from "./ask-text.ts";
 import { evaluateOptions, type Typed } from "./evaluate-hint.ts";
+import { renderMs } from "./render.ts";
+import { requestFault } from "./request-fault.ts";
 import { shellWord } from "./shell-word.ts";
 
 const ID = /\bvm_[a-z2-7]{16}\b/g;
+/** A header of a tool server has a credential that was forgotten, or never given for that host. */
+const UNLENT =
+  /\bthe credential in its header \S+ is not registered, or is for other hosts than ([a-z0-9.:[\]-]+)/i;
 /** More faults of a file than these are counted, not told. */
 const FAULTS_TOLD_MAX = 20;
 
 /** A failure in the user's words: VMs by the names that were typed, and what to do about it. */
-export function textOfFailure(failure: Failure, names: ReadonlyMap<string, string>): string {
+export function textOfFailure(
+  failure: Failure,
+  names: ReadonlyMap<string, string>,
+  typed: Typed | null = null,
+): string {
+  const fault = requestFault(failure, typed) ?? slowTool(failure, typed);
+  if (fault !== null) return fault;
   const text = failure.message.replace(ID, (id) => names.get(id) ?? id);
   if (failure.kind === "policy") return withRule(failure, text);
   if (failure.kind === "quota") return `${text}; delete or stop one: capsem list`;
@@ -16,6 +27,13 @@ export function textOfFailure(failure: Failure, names: ReadonlyMap<string, strin
   if (failure.kind === "wrong_state" && stopped !== null)
     return `${text}; start it: capsem start ${stopped[1]}`;
   return text;
+}
+
+/** The service speaks of the server; who called knows the tool as well. */
+function slowTool({ kind, message }: Failure, typed: Typed | null): string | null {
+  const [, took] = /^Cannot call "[^"]*": no answer within (\d+) ms$/.exec(message) ?? [];
+  if (kind !== "timeout" || took === undefined || typed?.name !== "mcp call") return null;
+  return `Cannot call ${typed.args.words.join(" ")}: no answer within ${renderMs(Number(took))}`;
 }
 
 /** A refusal names its rule, once. */
@@ -31,6 +49,12 @@ export function adviceOf(failure: Failure, typed: Typed | null): string[] {
 
 function adviceOfKind(failure: Failure, typed: Typed | null): string[] {
   const vm = typed?.args.words[0];
+  const [, host] = UNLENT.exec(failure.message) ?? [];
+  if (host !== undefined)
+    return [
+      `give it again: capsem credentials inject NAME --host ${shellWord(host)}; those that there are: capsem credentials list`,
+    ];
+  if (typeof failure.facts?.grant === "string") return grantAdvice(failure.facts.grant, typed);
   switch (failure.kind) {
     case "policy":
       return policyAdvice(failure, typed);
@@ -46,11 +70,28 @@ function adviceOfKind(failure: Failure, typed: Typed | null): string[] {
       return [
         "give it more room: capsem settings set ledger.vm_mib_max=MIB; exporting and deleting work still",
       ];
+    case "mcp_server_not_found":
+      return ["those that there are: capsem mcp servers"];
+    case "mcp_tool_not_found":
+      return [`those that there are: capsem mcp tools ${vm === undefined ? "SERVER" : shellWord(vm)}`];
+    case "upstream_failed":
+      return ["how tool servers are: capsem mcp servers; what they were asked: capsem host-logs aggregator"];
+    case "timeout":
+      return typed?.name === "mcp call" && slowTool(failure, typed) !== null
+        ? [`give that server more time: capsem mcp add ${shellWord(vm ?? "NAME")} URL --timeout-secs N`]
+        : [];
     case "ledger_away":
       return ["how it is: capsem status; what it says: capsem host-logs ledger"];
     default:
       return [];
   }
+}
+
+/** An address of this machine or a private network: only who declares the server can mean it. */
+function grantAdvice(grant: string, typed: Typed | null): string[] {
+  const [name = "NAME", url = "URL"] = typed?.name === "mcp add" ? typed.args.words : [];
+  const words = ["--grant", grant].map(shellWord).join(" ");
+  return [`if that address is meant: capsem mcp add ${shellWord(name)} ${shellWord(url)} ${words}`];
 }
 
 function policyAdvice({ message, facts = {}, retryable }: Failure, typed: Typed | null): string[] {
@@ -79,7 +120,9 @@ function lockedAdvice(failure: Failure): string[] {
 
 /** A setting of the user's that the corporation has set. */
 function isCorpKey({ message }: Failure, subject: string): boolean {
-  return /\bcorporation has set\b/.test(message) && !/^(corp|profiles\.rules|default)\./.test(subject);
+  return (
+    /\bcorporation has (?:set|declared)\b/.test(message) && !/^(corp|profiles\.rules|default)\./.test(subject)
+  );
 }
 
 function factList<T>({ facts = {} }: Failure, name: string): readonly T[] {

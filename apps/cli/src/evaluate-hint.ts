@@ -54,6 +54,13 @@ export function evaluateOptions(typed: Typed | null, message: string): string | 
     case "credentials inject":
     case "credentials delete":
       return settingWords(`credentials.${vm}`);
+    case "mcp add":
+    case "mcp remove":
+      return settingWords(`mcp.servers.${vm}`);
+    case "mcp default":
+      return settingWords("profiles.rules.mcp-default");
+    case "mcp approve":
+      return first === "" ? null : settingWords(`mcp.pins.${vm}.${first}`);
     default:
       return null;
   }
@@ -96,8 +103,12 @@ function settingWords(key: string): string {
 }
 
 function eventWords({ type, fields }: GivenEvent, vm?: string): string {
-  const words = Object.entries(fields).map(([key, value]) => fieldWord(key, String(value)));
+  const words = Object.entries(fields).map(([key, value]) => fieldWord(key, fieldText(value)));
   return [`--type ${type}`, ...words, ...inVm(vm)].join(" ");
+}
+
+function fieldText(value: unknown): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 function fieldWord(key: string, value: string): string {
@@ -110,6 +121,7 @@ function inVm(vm: string | undefined): string[] {
 
 /** The VM of a copy stands before the colon of one of its words; a run's is gone. */
 function vmOf({ name, args }: Typed): string | undefined {
+  if (name === "mcp call") return args.text("vm");
   if (name !== "cp") return undefined;
   return args.words.flatMap((word) => /^([^/:]+):/.exec(word)?.[1] ?? [])[0];
 }

@@ -43,6 +43,21 @@ const ROWS: [string, SecurityEntry, string][] = [
     entry({}, { rule_id: "posture.open", reason: "no rule matches" }),
     "",
   ],
+  [
+    "a tool's call is its server, its name and what it is given",
+    entry({
+      ...{ "mcp.method": "tools/call", "mcp.transport": "framed", "mcp.request.id": "7" },
+      ...{ "mcp.tool_call.id": "call_a", "mcp.server.name": "tracker", "mcp.server.pinned": true },
+      ...{ "mcp.tool_call.name": "search", "mcp.request.arguments": { q: "x" }, "process.name": "node" },
+      ...{ "label.confidentiality": "public", "label.integrity": "trusted", "label.sources": [] },
+    }),
+    'mcp.server.name="tracker"  mcp.tool_call.name="search"  mcp.request.arguments={"q":"x"}  process.name="node"',
+  ],
+  [
+    "a changed definition and a doubtful label are there",
+    entry({ "mcp.server.pinned": false, "label.integrity": "untrusted" }),
+    'mcp.server.pinned=false  label.integrity="untrusted"',
+  ],
   ["a long value is cut", entry({ a: "x".repeat(500) }), `a="${"x".repeat(118)}…`],
 ];
 test.each(ROWS)("of an event %s", (_, given, text) => {

@@ -59,9 +59,15 @@ const USUAL: Readonly<Record<string, unknown>> = {
   "process.exec.user": "user",
   "process.exec.cwd": "/workspace",
   "process.exec.exit_code": 0,
+  "mcp.method": "tools/call",
+  "mcp.transport": "framed",
+  "mcp.server.pinned": true,
+  "mcp.response.is_error": false,
+  "label.confidentiality": "public",
+  "label.integrity": "trusted",
 };
 const SAID_ELSEWHERE =
-  /^vm\.(id|name|image|lifecycle\.requester)$|^process\.exec\.(id|has_stdin)$|^file\.\w+\.(name|ext)$/;
+  /^vm\.(id|name|image|lifecycle\.requester)$|^process\.exec\.(id|has_stdin)$|^mcp\.(request\.id|tool_call\.id|request\.method)$|^file\.\w+\.(name|ext)$/;
 
 function matters(key: string, value: unknown): boolean {
   const isEmpty = value === "" || (Array.isArray(value) && value.length === 0);

@@ -17,7 +17,11 @@ export const EVIDENCE_COMMANDS: readonly Command[] = [
     summary: `Show what was done in and to a VM, the last at the end. ${GONE}`,
     options: [
       SINCE,
-      { name: "layers", value: "LIST", summary: "Only these: exec,file,lifecycle,settings,ask,rule" },
+      {
+        name: "layers",
+        value: "LIST",
+        summary: "Only these: exec,file,tool,net,lifecycle,settings,ask,rule",
+      },
       { name: "trace", value: "ID", summary: "Only what belongs to one request" },
       LIMIT,
     ],

@@ -64,14 +64,15 @@ async function sendTree(
   );
 }
 
-/** What is in a folder of a VM, the other way round. `left` is told of links that stay there. */
+/** What is in a folder of a VM, the other way round, until `signal`. `left` is told of links that stay there. */
 export async function fetchFolder(
   vm: Vm,
   place: string,
   left: (path: string) => void,
+  signal: AbortSignal,
 ): Promise<AsyncIterable<TreeEntry>> {
   try {
-    const tar = await vm.trees.read(place);
+    const tar = await vm.trees.read(place, { signal });
     const { readTar } = await import("./tree/tar-reader.ts");
     return readTar(tar);
   } catch (thrown) {
@@ -80,8 +81,8 @@ export async function fetchFolder(
   const { fetchFiles } = await import("./tree/fetch-files.ts");
   const at = (path: string) => posix.join(place, path);
   return fetchFiles({
-    list: (path, offset) => vm.files.list(at(path), { offset, limit: LIST_PAGE }),
-    open: (path) => vm.files.readStream(at(path)),
+    list: (path, offset) => vm.files.list(at(path), { offset, limit: LIST_PAGE, signal }),
+    open: (path) => vm.files.readStream(at(path), { signal }),
     refusalOf,
     left,
   });

@@ -61,6 +61,38 @@ test.each(["exec", "stream"] as const)("an ask of our own is told once, and the 
   await vm.delete();
 });
 
+test("it looks for its own asks alone, and says so: it is nobody who could answer others", async () => {
+  const vm = await client.create();
+  const inner = nodeTransport(service.socketPath);
+  const opened: [path: string, asks: string | undefined][] = [];
+  const spied = heldCalls(
+    {
+      request: (...given) => inner.request(...given),
+      socket: (path, protocols, options) => {
+        opened.push([path, options.headers?.["x-capsem-asks"]]);
+        return inner.socket(path, protocols, options);
+      },
+      close: () => inner.close(),
+    },
+    (ask) => told.push(ask),
+  );
+  const own = createClient(spied.transport);
+  const work = own.vm(vm.id).exec("echo held");
+  await expect.poll(() => told.length).toBe(1);
+  await client.asks.resolve(told[0]?.id ?? "", { approve: true });
+  await work;
+  // Whoever follows them for a person, as `asks watch` does, is somebody.
+  const events = own.events();
+  await events.next();
+  await events.return(undefined);
+  expect(opened).toEqual([
+    ["/events", "own"],
+    ["/events", undefined],
+  ]);
+  own.close();
+  await vm.delete();
+});
+
 test("the time limit of a call does not run while it is held, and does otherwise", async () => {
   const vm = await client.create();
   const held = vm.exec("echo held", { timeoutMs: 400 });

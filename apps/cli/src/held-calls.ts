@@ -11,6 +11,8 @@ import { createClient } from "@capsem/sdk/node";
 import { HELD_LOOK_MS, HELD_MS, HELD_POLL_MS, REQUEST_MS, TIMER_MS_MAX } from "./limits.ts";
 
 const TIME_LEFT = "x-capsem-time-left-ms";
+/** We wait for an answer ourselves: an ask has no more time because of it. */
+const OWN_ASKS = { "x-capsem-asks": "own" };
 
 export interface HeldCalls {
   readonly transport: Transport;
@@ -131,6 +133,15 @@ function watched(watch: Watch, socket: TransportSocket): TransportSocket {
   };
 }
 
+function lookingForOwn(inner: Transport): Transport {
+  return {
+    request: (method, path, options) => inner.request(method, path, options),
+    socket: (path, protocols, options) =>
+      inner.socket(path, protocols, { ...options, headers: { ...options.headers, ...OWN_ASKS } }),
+    close: () => inner.close(),
+  };
+}
+
 class Watch {
   readonly trace = randomBytes(16).toString("hex");
   readonly #inner: Transport;
@@ -170,7 +181,8 @@ class Watch {
     const following = new AbortController();
     this.#following = following;
     try {
-      for await (const event of createClient(this.#inner).events({ signal: following.signal })) {
+      const client = createClient(lookingForOwn(this.#inner));
+      for await (const event of client.events({ signal: following.signal })) {
         if (event.type === "ask") this.#look(event.ask);
         else if (event.type === "hello" || event.type === "lagged") event.asks.forEach(this.#look);
       }

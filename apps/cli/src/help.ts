@@ -47,7 +47,7 @@ function overview(commands: readonly Command[], columns: number): string {
     "",
     ...table(rows, columns),
     "",
-    ...wrap("capsem help COMMAND tells more. Every command but shell takes --json.", columns),
+    ...wrap("capsem help COMMAND tells more. Every command but shell and completions takes --json.", columns),
     ...wrap(
       "Wrong usage is exit code 2, and 125 for run, exec and shell, whose exit code is the command's.",
       columns,

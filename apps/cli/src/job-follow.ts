@@ -1,5 +1,6 @@
 import { within } from "@capsem/base";
 import { CapsemError, type Job, type JobExit } from "@capsem/sdk";
+import type { CommandInput } from "./command-input.ts";
 import type { Context } from "./context.ts";
 import { EXIT, exitOfJob } from "./exit-code.ts";
 import { JOB_LIMIT_MARGIN_MS, KILL_GRACE_MS } from "./limits.ts";
@@ -15,7 +16,8 @@ export interface FollowedJob {
 }
 
 export interface FollowOptions {
-  readonly forwardsStdin: boolean;
+  /** What the job is given to read; null: it was started without an input. */
+  readonly input: CommandInput | null;
   readonly timeoutSecs: number | undefined;
   /** Aborts when the user wants everything to end now; its reason is the exit code. */
   readonly killed: AbortSignal;
@@ -27,7 +29,7 @@ export async function followJob(context: Context, job: Job, options: FollowOptio
   const started = context.powers.now();
   const streams = { stdout: new OutputCollector(), stderr: new OutputCollector() };
   output.onBroken = () => killJob(job).then(() => undefined);
-  const feeding = options.forwardsStdin ? feed(context, job) : null;
+  const feeding = options.input === null ? null : feed(options.input, job);
   const show = async () => {
     for await (const { stream, data } of job) {
       if (json) streams[stream].add(data);
@@ -105,8 +107,8 @@ async function killJob(job: Job): Promise<void> {
   await within(end(), KILL_GRACE_MS).then(undefined, () => undefined);
 }
 
-function feed({ powers }: Context, job: Job): { stop(): void } {
-  const input = powers.stdin.bytes()[Symbol.asyncIterator]();
+function feed(given: CommandInput, job: Job): { stop(): void } {
+  const input = given[Symbol.asyncIterator]();
   let stopped = false;
   const pump = async () => {
     for (;;) {

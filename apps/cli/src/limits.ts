@@ -41,6 +41,8 @@ export const GATEWAY_PROBE_MS = 3_000;
 export const RUN_FILE_BYTES_MAX = 64;
 /** vm.json and settings.toml: as much as the service reads of them. */
 export const RECORD_BYTES_MAX = 4 * 1024 * 1024;
+/** A standard input that says nothing for so long may still do; one that is at its end has been seen to be. */
+export const STDIN_LOOK_MS = 50;
 /** A call without an answer for so long may be held by an ask; nearly all others have been answered. */
 export const HELD_LOOK_MS = 300;
 /** The longest that an ask holds a call (security spec), and what its answer may need besides. */

@@ -10,6 +10,7 @@ import { parse } from "./parse.ts";
 import type { Powers } from "./powers.ts";
 import { nodePowers } from "./powers-node.ts";
 import { printableLines } from "./render.ts";
+import { requestFault } from "./request-fault.ts";
 
 async function main(argv: readonly string[], powers: Powers): Promise<number> {
   const output = new Output(powers);
@@ -37,14 +38,14 @@ async function main(argv: readonly string[], powers: Powers): Promise<number> {
     return await handler(contextOf(powers, output, args.flag("json"), names, tried), args);
   } catch (thrown) {
     const failure = toFailure(thrown);
-    const text = textOfFailure(failure, names);
+    const typed = words === null ? null : { ...words, tried: tried.event };
+    const text = textOfFailure(failure, names, typed);
     const isJson = asked.includes("--json");
     await tellFailure(output, failure, text, isJson);
-    const typed = words === null ? null : { ...words, tried: tried.event };
     for (const line of isJson ? [] : adviceOf(failure, typed)) await output.say(line);
     if (failure.detail !== undefined && powers.env.CAPSEM_DEBUG === "1")
       await output.error(`${printableLines(failure.detail)}\n`);
-    return exitOfFailure(failure.kind, exits);
+    return exitOfFailure(requestFault(failure, typed) === null ? failure.kind : "usage", exits);
   }
 }
 

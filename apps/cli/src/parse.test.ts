@@ -51,6 +51,19 @@ test("--json before a command, alone or twice, never recurses without end", () =
   expect(parsed.kind === "run" && parsed.args.flag("json")).toBe(true);
 });
 
+test.each([
+  [["help", "mcp", "nosuch"], /Cannot find command "mcp nosuch"/],
+  [["help", "mcp", "instal"], /did you mean "mcp install"\?/],
+  [["help", "nosuch"], /Cannot find command "nosuch"/],
+])("help of what there is not is wrong usage: %j", (argv, text) => {
+  expect(() => told(...argv)).toThrow(text);
+});
+
+test("help names each command that takes no --json, and what a rule's VM is for", () => {
+  expect(helpOf(null).replace(/\s+/g, " ")).toContain("Every command but shell and completions takes --json");
+  expect(helpOf("rules evaluate").replace(/\s+/g, " ")).toContain("--field vm.name=NAME");
+});
+
 test("help shows what works: short options, exit codes, no --json of a shell", () => {
   expect(helpOf("shell")).not.toContain("--json");
   expect(helpOf("files mkdir")).toContain("files mkdir [-p] VM PATH");

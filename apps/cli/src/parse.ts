@@ -58,6 +58,7 @@ function topicOf(words: readonly string[]): string | null {
   const [first, second] = words.filter((word) => !word.startsWith("-"));
   if (first === undefined) return null;
   const pair = second === undefined ? undefined : findCommand(`${first} ${second}`);
+  if (second !== undefined && pair === undefined && isGroup(first)) throw unknown(`${first} ${second}`);
   const topic = pair?.name ?? (isGroup(first) ? first : findCommand(first)?.name);
   if (topic === undefined) throw unknown(first);
   return topic;

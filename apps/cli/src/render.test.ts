@@ -73,6 +73,20 @@ test.each(SHRUNK)("a table of %i columns cuts what may be cut, and says so", (co
   for (const line of table.split("\n")) expect(line.length).toBeLessThanOrEqual(columns);
 });
 
+test("one long cell is cut where others stand behind it, however wide the line; the last one goes on", () => {
+  const long = "x".repeat(600);
+  const rows = [
+    ["1", long, long],
+    ["2", "true", "yes"],
+  ];
+  const table = renderTable(["P", "MATCH", "REASON"], rows, undefined, undefined, ["MATCH", "REASON"]);
+  const [head, first, second] = table.split("\n");
+  expect(head).toBe(`P  ${"MATCH".padEnd(80)}  REASON`);
+  expect(first).toBe(`1  ${"x".repeat(79)}…  ${long}`);
+  expect(second).toBe(`2  ${"true".padEnd(80)}  yes`);
+  expect(renderTable(["A", "B"], [[long, "b"]])).toContain(`${long}  b`);
+});
+
 test("a time of today has no day on a terminal, and always one elsewhere", () => {
   const now = () => Date.parse("2025-01-02T12:00:00Z");
   const at = (isTerminal: boolean, iso: string) =>

@@ -5,6 +5,8 @@ export type Cell = string | { readonly text: string; readonly color: Color | nul
 
 /** A column that may be cut gives way down to this much: less says nothing. */
 const SHRUNK_CHARS_MIN = 12;
+/** And is no wider than this where others stand behind it: each row is padded to its widest cell. */
+const SHRINKING_CHARS_MAX = 80;
 
 /**
  * Columns padded to their widest cell; two spaces between. Lines that are longer than `lineMax` are cut: first in the
@@ -18,7 +20,10 @@ export function renderTable(
   shrinks: readonly string[] = [],
 ): string {
   const whole = [head, ...rows.map((row) => row.map((cell) => printable(textOfCell(cell))))];
-  const widths = head.map((_, at) => Math.max(...whole.map((row) => row[at]?.length ?? 0)));
+  const widths = head.map((name, at) => {
+    const widest = Math.max(...whole.map((row) => row[at]?.length ?? 0));
+    return shrinks.includes(name) && at < head.length - 1 ? Math.min(widest, SHRINKING_CHARS_MAX) : widest;
+  });
   shrink(
     widths,
     lineMax,

@@ -87,7 +87,7 @@ function tried(): Command[] {
         { name: "type", value: "TYPE", summary: "Any event, as file.import or http.request" },
         { name: "field", value: "K=V", repeats: true, summary: "One of its fields; V is JSON, or text" },
         { name: "event", value: "FILE", summary: "JSON with type and fields; - is standard input" },
-        { name: "vm", value: "VM", summary: "In this VM" },
+        { name: "vm", value: "VM", summary: "In this VM. One that there is not yet is --field vm.name=NAME" },
         { name: "rules", value: "FILE", summary: "With these rules instead of your own" },
       ],
       words: [0, 0],

@@ -2,7 +2,10 @@ import type { Command } from "./command-table.ts";
 import { LOG_OPTIONS, SINCE_OPTIONS } from "./option-table.ts";
 
 /** The sources of `HOST_LOG_SOURCES`, which a test compares: the schemas would cost every command their loading. */
-const HOST_LOG_NAMES = ["service", "gateway", "owner", "ledger"] as const;
+const HOST_LOG_NAMES = [
+  ...["service", "gateway", "owner", "ledger"],
+  ...["proxy", "egress", "aggregator", "builtin"],
+] as const;
 
 /** Commands about Capsem itself while it runs. */
 export const SERVICE_COMMANDS: readonly Command[] = [
@@ -50,7 +53,7 @@ export const SERVICE_COMMANDS: readonly Command[] = [
     name: "host-logs",
     usage: "host-logs SOURCE [OPTIONS]",
     summary:
-      "Print log lines of one of Capsem's processes. SOURCE is service, gateway, owner (all of them) or ledger",
+      "Print log lines of one of Capsem's processes. SOURCE is service, gateway, owner (all of them), ledger, or one of those that carry tool calls: proxy, egress, aggregator, builtin",
     options: [
       ...LOG_OPTIONS,
       { name: "max-bytes", value: "N", summary: "At most so much, the newest (default 12288)" },

@@ -9,16 +9,37 @@ import { readTomlValue } from "./toml-value.ts";
  * said, or in a file that the service itself refuses. What holds is the service's to say: the corporation may have it.
  */
 export function settingOfFile(home: string, key: string): string | number | boolean | undefined {
+  const found = pairsOf(home).find((pair) => pair.path.join(".") === key);
+  return found === undefined ? undefined : (readTomlValue(found.statement, found.names) ?? undefined);
+}
+
+/** Tool servers of that file that send a credential: what the service says of a header is its name alone. */
+export function serversWith(home: string, ref: string): string[] {
+  const names = pairsOf(home).flatMap(({ path: [root, group, name], statement }) =>
+    root === "mcp" && group === "servers" && name !== undefined && statement.includes(ref) ? [name] : [],
+  );
+  return [...new Set(names)];
+}
+
+interface Pair {
+  /** From the root of the file. */
+  readonly path: readonly string[];
+  /** `key = value`, and how many names its key has. */
+  readonly statement: string;
+  readonly names: number;
+}
+
+/** None of a file that cannot be read. */
+function pairsOf(home: string): Pair[] {
   try {
     const text = readSmallFile(join(home, "settings.toml"), RECORD_BYTES_MAX);
     let table: readonly string[] = [];
-    for (const { kind, path, start, end } of scanToml(text)) {
+    return scanToml(text).flatMap(({ kind, path, start, end }) => {
       if (kind === "header") table = path;
-      else if ([...table, ...path].join(".") === key)
-        return readTomlValue(text.slice(start, end), path.length) ?? undefined;
-    }
-    return undefined;
+      if (kind === "header") return [];
+      return [{ path: [...table, ...path], statement: text.slice(start, end), names: path.length }];
+    });
   } catch {
-    return undefined;
+    return [];
   }
 }

@@ -15,6 +15,24 @@ const ASK = { ask_id: "ask_abcdefghijklmnop", resolver: null, note: null, scope:
 
 const ROWS: [string, TimelineEntry, string][] = [
   ["a command that failed", entry("exec", { title: "make", details: { exit_code: 2 } }), "make  (exit 2)"],
+  [
+    "a call of a tool, with what it was given",
+    entry("tool", { title: "files__read", details: { arguments: '{"path":"/a"}' } }),
+    'files__read {"path":"/a"}',
+  ],
+  [
+    "a call of a tool that was given nothing",
+    entry("tool", { title: "files__read", details: { arguments: "{}" } }),
+    "files__read",
+  ],
+  [
+    "a tool that says that it failed, whatever it was given",
+    entry("tool", {
+      title: "files__read",
+      details: { arguments: `{"path":"${"x".repeat(99)}"}`, error: "tool_error" },
+    }),
+    `files__read {"path":"${"x".repeat(50)}…  (the tool says that it failed)`,
+  ],
   ["why a VM ended", entry("lifecycle", { title: "stop", details: { detail: "idle" } }), "stop  (idle)"],
   ["a file", entry("file", { title: "import /a", details: { bytes: 7 } }), "import /a  (7 bytes)"],
   [

@@ -5,6 +5,9 @@ import { cut } from "./render.ts";
 /** A value that was changed may be a whole rule; more of it is for --json. */
 const VALUE_CHARS_MAX = 60;
 
+/** The error of a call that was done, and whose tool says that it failed. */
+const TOOL_ERROR = "tool_error";
+
 export function isAct({ layer }: TimelineEntry): boolean {
   return layer !== "rule" && layer !== "ask";
 }
@@ -18,6 +21,8 @@ export function timelineText(entry: TimelineEntry): string {
       return ruleText(entry);
     case "settings":
       return `${settingText(entry)}${decisionText(entry)}`;
+    case "tool":
+      return `${entry.title}${argumentsText(entry)}${endText(entry)}${decisionText(entry)}`;
     default:
       return `${entry.title}${endText(entry)}${decisionText(entry)}`;
   }
@@ -62,12 +67,19 @@ function valueText(value: string | null | undefined): string {
   return value == null ? "-" : cut(value.replace(/\s+/g, " ").trim(), VALUE_CHARS_MAX);
 }
 
+/** What a tool was given, as a command line has it of a command. */
+function argumentsText(entry: TimelineEntry): string {
+  const text = textOf(entry, "arguments");
+  return text === null || text === "{}" ? "" : ` ${valueText(text)}`;
+}
+
 /** What a person looks for: how it ended, how much it was. */
 function endText({ details }: TimelineEntry): string {
-  const { exit_code: exit, bytes, detail } = details;
+  const { exit_code: exit, bytes, detail, error } = details;
   const parts = [
     typeof detail === "string" ? detail : "",
     typeof exit === "number" && exit !== 0 ? `exit ${exit}` : "",
+    error === TOOL_ERROR ? "the tool says that it failed" : "",
     typeof bytes === "number" ? `${bytes} bytes` : "",
   ].filter((part) => part !== "");
   return parts.length === 0 ? "" : `  (${parts.join(", ")})`;

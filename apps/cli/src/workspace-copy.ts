@@ -34,14 +34,20 @@ export async function copyIn(context: Context, vm: Vm, folder: string): Promise<
   );
 }
 
-/** False when not all of it came home; what did not is listed on stderr. */
-export async function copyOut(context: Context, vm: Vm, copied: Copied, deletes: boolean): Promise<boolean> {
+/** False when not all of it came home; what did not is listed on stderr. After `signal` nothing is left half done. */
+export async function copyOut(
+  context: Context,
+  vm: Vm,
+  copied: Copied,
+  deletes: boolean,
+  signal: AbortSignal,
+): Promise<boolean> {
   const progress = startProgress(context.powers, context.output);
   const links: string[] = [];
   let report: HomeReport;
   const { comeHome } = await import("./tree/come-home.ts");
   try {
-    const entries = await fetchFolder(vm, WORKSPACE, (path) => links.push(path));
+    const entries = await fetchFolder(vm, WORKSPACE, (path) => links.push(path), signal);
     report = await comeHome(entries, copied.folder, copied.baseline, {
       deletes,
       progress: (count, bytes) => progress.update(`copying back: ${count} files, ${renderBytes(bytes)}`),

@@ -242,7 +242,8 @@ test("a part of the path that has another form is named, in the service's words 
   expect(await reasonOf("/vms/agent1/info")).toBe(ofId);
   const output = "Cannot read the request: path: job: job_ and 16 characters of a-z2-7";
   expect(await reasonOf(`/vms/${ID}/jobs/s3cret/output`)).toBe(output);
-  const source = "Cannot read the request: path: source: one of service, gateway, owner, ledger";
+  const source =
+    "Cannot read the request: path: source: one of service, gateway, owner, ledger, proxy, egress, aggregator, builtin";
   expect(await reasonOf("/host-logs/s3cret")).toBe(source);
   expect(upstream.calls).toEqual([]);
 });

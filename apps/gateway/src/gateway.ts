@@ -190,9 +190,15 @@ class Front {
         return;
       }
       const { token } = this.#gate;
-      const isAllowed = () => this.isServing && token.generation === admission.generation;
+      const refusal = () => {
+        if (!this.isServing) return apiFailure("unavailable", "Cannot open the stream: the gateway stops");
+        const isCurrent = token.generation === admission.generation;
+        return isCurrent
+          ? null
+          : apiFailure("unauthorized", "Cannot open the stream: the token was replaced");
+      };
       this.#connections.enter(socket, "tunnel");
-      await this.#sockets.open(admission, request, socket, head, isAllowed);
+      await this.#sockets.open(admission, request, socket, head, refusal);
     } catch (thrown) {
       refuseSocket(socket, this.#failureOf(thrown), headers);
     }

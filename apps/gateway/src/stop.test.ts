@@ -1,6 +1,8 @@
 import { Agent, request as httpRequest, type ServerResponse } from "node:http";
 import { connect } from "node:net";
+import { defer } from "@capsem/base";
 import { expect, test } from "vitest";
+import { WebSocketServer } from "ws";
 import { PROCESS_LIMITS } from "./limits.ts";
 import { answerOf, readReply } from "./testing/http-client.ts";
 import { useGateways } from "./testing/use-gateways.ts";
@@ -60,6 +62,20 @@ test("a WebSocket whose handshake hangs does not hold it up", async () => {
   await expect.poll(() => upstream.calls.length).toBe(1);
   expect(await stopMs(gateway)).toBeLessThan(PROCESS_LIMITS.closeTimeoutMs + 1_000);
   expect((await client.closed).code).toBe(1006);
+});
+
+test("a WebSocket whose handshake ends while it stops is told that, and not that its token is wrong", async () => {
+  const { port, token, gateway, upstream } = await startWithUpstream();
+  const server = new WebSocketServer({ noServer: true });
+  const shake = defer<() => void>();
+  upstream.onUpgrade = (request, socket, head) =>
+    shake.resolve(() => server.handleUpgrade(request, socket, head, () => undefined));
+  const client = new WsClient(port, "/events", { token: token(), protocols: ["capsem.events.v1"] });
+  const answer = await shake.promise;
+  const stopping = gateway.close();
+  answer();
+  expect(await client.refusal).toMatchObject({ status: 503 });
+  await stopping;
 });
 
 test("after it stopped nothing listens any more", async () => {

@@ -22,13 +22,13 @@ export class WebSockets {
     this.#link = link;
   }
 
-  /** Takes the client's socket once the service agreed; until then a rejection leaves it to the caller. */
+  /** Takes the client's socket once the service agreed and `refusal` has none; until then a rejection leaves it to the caller. */
   async open(
     admitted: Admitted,
     request: IncomingMessage,
     client: Duplex,
     head: Buffer,
-    isStillAllowed: () => boolean,
+    refusal: () => Failure<ErrorKind> | null,
   ): Promise<void> {
     const protocol = checkHandshake(admitted, request);
     if (this.#clients.size >= WEBSOCKET_LIMITS.openMax) {
@@ -37,9 +37,10 @@ export class WebSockets {
     this.#clients.add(client);
     try {
       const service = await this.#shake(admitted, request, client, protocol);
-      if (!isStillAllowed() || client.destroyed) {
+      const refused = client.destroyed ? clientLeft() : refusal();
+      if (refused !== null) {
         service.socket.destroy();
-        throw apiFailure("unauthorized", "Cannot open the stream: the token was replaced");
+        throw refused;
       }
       client.write(acceptance(request, protocol));
       if (service.head.length > 0) service.socket.unshift(service.head);
@@ -99,6 +100,11 @@ export class WebSockets {
       client.off("close", leave);
     }
   }
+}
+
+/** Nobody is there to read it. */
+function clientLeft(): Failure<ErrorKind> {
+  return apiFailure("cancelled", "Cannot open the stream: its client has left");
 }
 
 /** The route's own subprotocol, which must be among the offered ones. */

@@ -1,6 +1,14 @@
 import type { RouteName } from "@capsem/api";
-import { IMPLIED_MARGIN_MS, IMPLIED_TIMEOUT_MS_MIN, JOB_MARGIN_MS, START_MARGIN_MS } from "./limits.ts";
+import {
+  IMPLIED_MARGIN_MS,
+  IMPLIED_TIMEOUT_MS_MIN,
+  JOB_MARGIN_MS,
+  REACH_MARGIN_MS,
+  START_MARGIN_MS,
+} from "./limits.ts";
 
+/** A tool server may have to be reached first. */
+const REACHING: readonly RouteName[] = ["mcpCall", "mcpRefresh"];
 const STARTING: readonly RouteName[] = ["create", "run", "start"];
 /** A command in a VM: it ends when its call does. */
 export const JOBS: readonly RouteName[] = ["exec", "run"];
@@ -42,6 +50,7 @@ export function timeoutOf(
   const secs = args.timeout_secs;
   const plainMs = JOBS.includes(route) ? impliedMs(timeoutMs) + IMPLIED_MARGIN_MS : timeoutMs;
   const workMs = typeof secs === "number" ? Math.ceil(secs * 1000) + JOB_MARGIN_MS : plainMs;
+  if (REACHING.includes(route)) return workMs + REACH_MARGIN_MS;
   return STARTING.includes(route) ? workMs + START_MARGIN_MS : workMs;
 }
 

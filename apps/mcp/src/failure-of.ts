@@ -96,8 +96,15 @@ function idsOf({ ruleId, askId }: CapsemError): Pick<FailureObject, "rule_id" | 
   };
 }
 
-function withRemedy({ tool }: FailedCall, code: CapsemError["kind"], said: string): string {
+function withRemedy({ tool, mutates }: FailedCall, code: CapsemError["kind"], said: string): string {
   switch (code) {
+    case "mcp_server_not_found":
+      return `${said}; capsem_mcp_servers has those that are declared, and only the user declares one: capsem mcp add`;
+    case "mcp_tool_not_found":
+      return `${said}; capsem_mcp_tools has those of a server`;
+    case "upstream_failed":
+      // Nobody on this side knows how far it came.
+      return mutates && !/not sent|unknown/.test(said) ? `${said}; ${UNKNOWN}` : said;
     case "service_away":
     case "unavailable":
       return `${said}; ${START_SERVICE}`;

@@ -18,6 +18,11 @@ export const IMPLIED_TIMEOUT_MS_MIN = 1_000;
  * service). Its client is told of progress meanwhile.
  */
 export const START_MARGIN_MS = 60_000;
+/** What a tool server may take beyond that: it is dialled and greeted before it works. */
+export const REACH_MARGIN_MS = 30_000;
+/** Tools of a server that a text names where it cannot hold their definitions. */
+export const NAMED_TOOLS_MAX = 128;
+export const NAMED_TOOL_CHARS_MAX = 96;
 /** Between two progress notifications. */
 export const PROGRESS_INTERVAL_MS = 2_000;
 /**

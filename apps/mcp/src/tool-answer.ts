@@ -69,6 +69,11 @@ export function hintOf(tool: Tool): string {
       return "To read it in windows, send the output to a file and use capsem_read_file with offset and max_bytes.";
     case "fileRead":
       return "Ask for a smaller window with offset and max_bytes.";
+    case "mcpCall":
+      return "Ask the tool for less.";
+    case "mcpTools":
+    case "mcpRefresh":
+      return "tools has their names, what a call meets, and whether a person approved them.";
     case "timeline":
     case "history":
       return "Ask for fewer entries with limit.";

@@ -1,5 +1,5 @@
-import type { StreamData } from "@capsem/api";
-import { OUTPUT_TAIL_CHARS, TEXT_MIRROR_BYTES_MAX } from "./limits.ts";
+import type { McpToolInfo, StreamData } from "@capsem/api";
+import { NAMED_TOOL_CHARS_MAX, NAMED_TOOLS_MAX, OUTPUT_TAIL_CHARS, TEXT_MIRROR_BYTES_MAX } from "./limits.ts";
 import type { CallToolResult } from "./mcp-sdk.ts";
 import type { FailureObject } from "./tool-failure.ts";
 
@@ -34,11 +34,30 @@ function noteOf(value: Record<string, unknown>, bytes: number, hint: string): Re
     : "it is whole in structuredContent";
   const size = `The result is ${bytes} bytes, over the ${TEXT_MIRROR_BYTES_MAX} shown as text; ${where}.`;
   const note = [size, ...cuts, hint].join(" ");
-  return { note, bytes, ...flagsOf(value), ...outputOf(value, "stdout"), ...outputOf(value, "stderr") };
+  const output = { ...outputOf(value, "stdout"), ...outputOf(value, "stderr") };
+  return { note, bytes, ...flagsOf(value), ...output, ...toolsOf(value) };
+}
+
+/** Of a server's tools the names: their definitions are what is long. */
+function toolsOf({ tools }: Record<string, unknown>): { tools?: string[] } {
+  if (!Array.isArray(tools)) return {};
+  const listed = tools as readonly Pick<McpToolInfo, "name" | "pin" | "decision">[];
+  const words = listed.map(({ name, pin, decision }) => `${name} (${decision}, ${pin})`);
+  return { tools: words.slice(0, NAMED_TOOLS_MAX).map((word) => word.slice(0, NAMED_TOOL_CHARS_MAX)) };
 }
 
 /** Small words of a result that say how it ended and whether it is all. */
-const FLAGS = ["exit_code", "signal", "timed_out", "truncated", "more", "size", "total"] as const;
+const FLAGS = [
+  "exit_code",
+  "signal",
+  "timed_out",
+  "truncated",
+  "more",
+  "size",
+  "total",
+  "is_error",
+  "event_id",
+] as const;
 
 function flagsOf(value: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(FLAGS.flatMap((name) => (name in value ? [[name, value[name]]] : [])));

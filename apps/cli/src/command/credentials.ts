@@ -3,6 +3,7 @@ import { usageError } from "../cli-error.ts";
 import type { Handler } from "../context.ts";
 import { renderLocal, renderTable } from "../render.ts";
 import { readSecret } from "../secret-input.ts";
+import { serversWith } from "../settings-file.ts";
 import { suggest } from "../suggest.ts";
 
 const NAME = /^[a-z][a-z0-9_-]{0,62}$/;
@@ -49,16 +50,21 @@ export const list: Handler = async ({ client, output, powers, json }, args) => {
   return 0;
 };
 
-export const remove: Handler = async ({ client, output, json }, args) => {
+export const remove: Handler = async ({ client, output, powers, json }, args) => {
   const word = args.word(0);
   const service = await client();
-  const ref = REF.test(word) ? word : await refOf(service, word);
+  const ref = REF.test(word) ? word : await refOfCredential(service, word);
   await service.credentials.delete(ref);
   await (json ? output.json({ ok: true, ref }) : output.line(`${word} is forgotten`));
+  for (const name of json ? [] : serversWith(powers.home, ref))
+    await output.say(
+      `tool server ${name} sends it, and cannot be reached without: capsem mcp add ${name} URL`,
+    );
   return 0;
 };
 
-async function refOf(
+/** The reference of a registered name. */
+export async function refOfCredential(
   client: Awaited<ReturnType<Parameters<Handler>[0]["client"]>>,
   name: string,
 ): Promise<string> {

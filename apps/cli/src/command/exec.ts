@@ -1,4 +1,5 @@
 import { usageError } from "../cli-error.ts";
+import { commandInput } from "../command-input.ts";
 import { commandOf, jobOptionsOf } from "../command-words.ts";
 import type { Handler } from "../context.ts";
 import { exitOfSignal } from "../exit-code.ts";
@@ -15,8 +16,8 @@ export const exec: Handler = async (context, args) => {
   const options = jobOptionsOf(args, context.powers.env);
   checkJobSize({ ...command, ...options });
   const vm = await findVm(context, args.word(0));
-  const forwardsStdin = !context.powers.stdin.isTerminal;
-  const job = vm.stream({ ...command, ...options, stdin: forwardsStdin });
+  const input = await commandInput(context.powers.stdin);
+  const job = vm.stream({ ...command, ...options, stdin: input !== null });
   const killed = new AbortController();
   const unwatch = watchInterrupts(context.powers, {
     interrupt: () => {
@@ -27,7 +28,7 @@ export const exec: Handler = async (context, args) => {
   });
   try {
     const timeoutSecs = options.timeout_secs;
-    const followed = await followJob(context, job, { forwardsStdin, timeoutSecs, killed: killed.signal });
+    const followed = await followJob(context, job, { input, timeoutSecs, killed: killed.signal });
     return followed.exitCode;
   } finally {
     unwatch();

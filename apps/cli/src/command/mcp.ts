@@ -50,7 +50,9 @@ async function print({ output, json, powers }: Context, client: string | undefin
 function placeOf({ powers }: Context, args: Args, doing: string) {
   const client = args.words[0];
   if (client === undefined)
-    throw usageError(`Cannot use mcp: name a client, ${CLIENT_NAMES.join(", ")}; --print serves any other`);
+    throw usageError(
+      `Cannot use mcp install: name a client, ${CLIENT_NAMES.join(", ")}; --print serves any other`,
+    );
   const scope = args.choice("scope", SCOPES) ?? "user";
   const name = nameOf(client, doing);
   return { name, scope, place: clientPlace(powers.env, name, scope) };

@@ -1,3 +1,4 @@
+import { CapsemError } from "@capsem/sdk";
 import { usageError } from "../cli-error.ts";
 import type { Context, Handler } from "../context.ts";
 import { findLedger } from "../ledger-name.ts";
@@ -5,6 +6,7 @@ import { POLICY_TEXT_BYTES_MAX } from "../limits.ts";
 import { colorOf, paintOf } from "../paint.ts";
 import { counted, renderLocal, renderTable } from "../render.ts";
 import { eventOf } from "../rule-event.ts";
+import { shellWord } from "../shell-word.ts";
 import { sinceText } from "../since.ts";
 import { readText } from "../text-input.ts";
 import { findVm } from "../vm-name.ts";
@@ -15,7 +17,7 @@ export const evaluate: Handler = async (context, args) => {
   const event = await eventOf(context, args);
   const rules = await textOf(context, args.text("rules"));
   const name = args.text("vm");
-  const vmId = name === undefined ? undefined : (await findVm(context, name)).id;
+  const vmId = name === undefined ? undefined : await idOf(context, name);
   const found = await (await client()).rules.evaluate({
     event,
     ...(vmId === undefined ? {} : { vm_id: vmId }),
@@ -67,6 +69,18 @@ export const replay: Handler = async (context, args) => {
   if (found.truncated) await output.say("more differ than are listed: --since chooses");
   return 0;
 };
+
+/** Rules are often tried before there is the VM that they are for. */
+async function idOf(context: Context, name: string): Promise<string> {
+  try {
+    return (await findVm(context, name)).id;
+  } catch (thrown) {
+    if (!(thrown instanceof CapsemError && thrown.kind === "vm_not_found")) throw thrown;
+    const instead = `--field ${shellWord(`vm.name=${name}`)} in place of --vm says the name`;
+    const text = `${thrown.message}; of one that is still to be made, ${instead}`;
+    throw new CapsemError("vm_not_found", text, { status: 404, cause: thrown });
+  }
+}
 
 async function textOf({ powers }: Context, path: string | undefined): Promise<string | undefined> {
   return path === undefined ? undefined : await readText(powers, path, POLICY_TEXT_BYTES_MAX);

@@ -34,9 +34,21 @@ export const list: Handler = async (context, args) => {
     const hidden = found.rules.length - shown.length;
     if (hidden > 0) await output.line(`before that ${counted(hidden, "built-in rule")}: --all shows more`);
     await tellFindings(context, found.findings);
+    await tellFaults(context);
   }
   return 0;
 };
+
+/** What is listed is in force; where a file was changed and cannot be used, it is not what the file says. */
+async function tellFaults({ client, output }: Context): Promise<void> {
+  const service = await client();
+  const [settings, corp] = await Promise.all([service.settings.info(), service.corp.info()]);
+  const faults = [...settings.faults, ...corp.faults];
+  if (faults.length === 0) return;
+  const { faultLine } = await import("../error-text.ts");
+  for (const line of new Set(faults.map((fault) => faultLine(fault)))) await output.say(line);
+  await output.say("what was in force before still is: mend the file, then capsem corp reload");
+}
 
 function headOf({ preset, rules, digest }: RuleList): string {
   const count = (source: RuleInfo["source"]) => rules.filter((rule) => rule.source === source).length;

@@ -1,6 +1,7 @@
 import { Failure, within } from "@capsem/base";
 import { CapsemError, type Client, type Held, type Vm } from "@capsem/sdk";
 import { usageError } from "../cli-error.ts";
+import { commandInput } from "../command-input.ts";
 import { commandOf, jobOptionsOf } from "../command-words.ts";
 import type { Context, Handler } from "../context.ts";
 import { EXIT, exitOfSignal } from "../exit-code.ts";
@@ -50,21 +51,20 @@ export const run: Handler = async (context, args) => {
     const vm = client.vm(held.info.id);
     const copied =
       folder === undefined ? null : await untilKilled(copyIn(context, vm, folder), killed.signal);
-    const forwardsStdin = !context.powers.stdin.isTerminal;
-    const job = vm.stream({ ...command, ...options, stdin: forwardsStdin });
+    const input = await commandInput(context.powers.stdin);
+    const job = vm.stream({ ...command, ...options, stdin: input !== null });
     onInterrupt = () => {
       if (context.isHeld()) killed.abort(exitOfSignal(SIGINT));
       else job.signal(SIGINT).then(undefined, () => undefined);
     };
     const followed = await followJob(context, job, {
-      forwardsStdin,
+      input,
       timeoutSecs: options.timeout_secs,
       killed: killed.signal,
     });
     onInterrupt = () => killed.abort(exitOfSignal(SIGINT));
     if (killed.signal.aborted || copied === null || !args.flag("copy-back")) return followed.exitCode;
-    const returning = bringHome(context, vm, copied, args.flag("delete"), followed.exitCode);
-    return await untilKilled(returning, killed.signal);
+    return await bringHome(context, vm, copied, args.flag("delete"), followed.exitCode, killed.signal);
   } catch (thrown) {
     if (killed.signal.aborted) return Number(killed.signal.reason);
     throw await withReason(thrown, held);
@@ -81,12 +81,13 @@ async function bringHome(
   copied: Copied,
   deletes: boolean,
   exitCode: number,
+  killed: AbortSignal,
 ): Promise<number> {
   try {
-    const complete = await copyOut(context, vm, copied, deletes);
+    const complete = await copyOut(context, vm, copied, deletes, killed);
     return complete || exitCode !== EXIT.ok ? exitCode : EXIT.ours;
   } catch (thrown) {
-    if (exitCode === EXIT.ok || !(thrown instanceof Failure)) throw thrown;
+    if (exitCode === EXIT.ok || killed.aborted || !(thrown instanceof Failure)) throw thrown;
     await context.output.say(thrown.message);
     return exitCode;
   }

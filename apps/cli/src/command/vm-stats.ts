@@ -1,7 +1,7 @@
 import type { VmStatsDetail } from "@capsem/api";
 import type { Context } from "../context.ts";
 import { findLedger } from "../ledger-name.ts";
-import { renderBytes, renderLocal, renderMs, renderPairs, renderTable } from "../render.ts";
+import { counted, renderBytes, renderLocal, renderMs, renderPairs, renderTable } from "../render.ts";
 
 /** Of one VM, alive or gone. */
 export async function vmStats(context: Context, word: string): Promise<number> {
@@ -36,6 +36,7 @@ export function renderVmStats(found: VmStatsDetail): string {
       "files",
       `${file.imports} in (${renderBytes(file.bytes_in)}), ${file.exports} out (${renderBytes(file.bytes_out)})`,
     ],
+    ["tools", toolsText(found)],
     ["by", found.requesters.map(({ requester, acts }) => `${requester} (${acts})`).join(", ") || "-"],
   ]);
   const types = found.types.map(({ type, ...each }) => [
@@ -49,9 +50,24 @@ export function renderVmStats(found: VmStatsDetail): string {
     each.detection,
     renderLocal(each.last_time),
   ]);
+  const tools = found.tools_by_name.map((each) => [
+    `${each.server} ${each.tool}`,
+    ...[each.count, each.failed, each.refused].map(String),
+    renderMs(each.p50_ms),
+    renderMs(each.max_ms),
+    `${renderBytes(each.bytes_sent)}, ${renderBytes(each.bytes_received)}`,
+  ]);
+  const toolHead = ["TOOL", "CALLS", "FAILED", "REFUSED", "MEDIAN", "LONGEST", "SENT, RECEIVED"];
   return [
     pairs,
+    ...(tools.length === 0 ? [] : [renderTable(toolHead, tools)]),
     ...(types.length === 0 ? [] : [renderTable(["EVENT", "ALLOWED", "ASKED", "BLOCKED"], types)]),
     ...(rules.length === 0 ? [] : [renderTable(["RULE", "MATCHED", "DECIDED", "DETECTION", "LAST"], rules)]),
   ].join("\n");
+}
+
+function toolsText({ tools, tools_by_name: named }: VmStatsDetail): string {
+  const sum = (of: (each: (typeof named)[number]) => number) =>
+    named.reduce((all, each) => all + of(each), 0);
+  return `${counted(tools, "call")}, ${sum((each) => each.failed)} failed, ${sum((each) => each.refused)} refused`;
 }

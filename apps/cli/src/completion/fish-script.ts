@@ -81,6 +81,7 @@ function offer(word: WordKind): string {
     case "setting":
     case "ask":
     case "credential":
+    case "server":
       return `-f -a '(__capsem_names ${NAME_COMMANDS[word.kind].replace(" --names", "")})'`;
     case "file":
       return "-F";

@@ -61,6 +61,7 @@ export const NAME_COMMANDS = {
   setting: "settings list --names",
   ask: "asks list --names",
   credential: "credentials list --names",
+  server: "mcp servers --names",
 } as const satisfies Readonly<Record<Exclude<NameKind, "file"> | "vm", string>>;
 
 /** Names of all options that take a value, as they are typed. */

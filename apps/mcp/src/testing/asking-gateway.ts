@@ -155,6 +155,6 @@ function over(ask: AskInfo | undefined): string {
 
 function refuse(response: ServerResponse, { id, state, rule_id }: AskInfo): void {
   const how = { pending: "it waits for a person", denied: "a person denied it" }[String(state)];
-  const reason = `Cannot run the command: ${how ?? "nobody answered in time"}; ${RULE}: ${REASON} asks, ask ${id}`;
+  const reason = `Cannot run the command: ${how ?? "nobody answered in time"}; asked by ${RULE}: ${REASON} (${id})`;
   fail(response, 403, "policy", reason, { rule_id, ask_id: id, retryable: state === "pending" });
 }

@@ -1,0 +1,23 @@
+import type { Finding } from "@capsem/api";
+import { expect, test } from "vitest";
+import { renderFindings } from "./triage.ts";
+
+const finding = (vm_id: string | null, title: string): Finding => ({
+  ...{ kind: "server_error", time: "2025-01-02T03:04:05.000Z", vm_id, title },
+  ...{ detail: "nobody listens there", count: 2 },
+});
+
+test("the column of VMs has VMs alone; what else a finding is about stands before what it says", () => {
+  const id = "vm_abcdefghij234567";
+  const findings = [
+    finding(id, "exec failed"),
+    finding(null, "list failed"),
+    finding("tracker", "mcpRefresh failed"),
+  ];
+  const lines = renderFindings(findings, 200).trimEnd().split("\n");
+  expect(lines.slice(1).map((line) => line.split(/ {2,}/).slice(3))).toEqual([
+    [id, "exec failed: nobody listens there"],
+    ["-", "list failed: nobody listens there"],
+    ["-", "tracker: mcpRefresh failed: nobody listens there"],
+  ]);
+});
