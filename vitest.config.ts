@@ -1,12 +1,16 @@
 import { defineConfig } from "vitest/config";
+import { hostTests } from "./tools/host-tests.mjs";
 
-const everywhere = ["packages/*/src/**", "apps/*/src/**", "guest-image/**", "tools/**", "tests/**"];
+const everywhere = ["packages/*/src/**", "apps/*/src/**", "guest-image/**", "tests/**"];
 // The long counts of a soak take as long as they take; the stage itself has a limit.
 const soak = process.env.CAPSEM_SOAK === "1";
 const vmTests = everywhere.map((folder) => `${folder}/*.vm.test.ts`);
 const proofTests = ["tests/proof/*.proof.test.ts"];
 // The dearer agents are for `npm run proof`.
 const withAgents = process.env.CAPSEM_PROOF_AGENTS === "1";
+const { unit, process: withProcesses, alone } = hostTests(import.meta.dirname);
+// What starts programs of its own has the other core for them, and bounds on its time: one file at a time.
+const [UNIT_WORKERS, PROCESS_WORKERS] = [2, 1];
 
 export default defineConfig({
   test: {
@@ -15,19 +19,35 @@ export default defineConfig({
     projects: [
       {
         extends: true,
+        // Loading the same modules for each file anew took longer than most tests.
         test: {
-          name: "host",
-          include: everywhere.map((folder) => `${folder}/*.test.ts`),
-          exclude: [...vmTests, ...proofTests, "**/node_modules/**", "**/dist/**"],
-          // Most of them start processes of their own: a second file at once would take their core.
-          maxWorkers: 1,
+          name: "unit",
+          include: unit,
+          isolate: false,
+          maxWorkers: UNIT_WORKERS,
+          sequence: { groupOrder: 0 },
         },
+      },
+      {
+        extends: true,
+        test: {
+          name: "process",
+          include: withProcesses,
+          isolate: false,
+          maxWorkers: PROCESS_WORKERS,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        extends: true,
+        test: { name: "alone", include: alone, maxWorkers: PROCESS_WORKERS, sequence: { groupOrder: 2 } },
       },
       {
         extends: true,
         test: {
           name: "vm",
           include: vmTests,
+          sequence: { groupOrder: 3 },
           // Real VMs share two cores: one file at a time.
           fileParallelism: false,
           testTimeout: soak ? 1_800_000 : 120_000,
@@ -39,7 +59,10 @@ export default defineConfig({
         test: {
           name: "proof",
           include: proofTests,
-          exclude: withAgents ? [] : ["tests/proof/agents.proof.test.ts"],
+          sequence: { groupOrder: 4 },
+          exclude: withAgents
+            ? []
+            : ["tests/proof/agents.proof.test.ts", "tests/proof/guest-agent.proof.test.ts"],
           // Other people's programs, and real VMs behind them: one file at a time.
           fileParallelism: false,
           testTimeout: 180_000,

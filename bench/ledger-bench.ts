@@ -2,6 +2,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { messageOfRows } from "@capsem/api/ledger-row";
 import { assert } from "@capsem/base";
 import { type LedgerProcess, startLedger } from "../apps/ledger/src/testing/ledger-process.ts";
 import { sha256 } from "../packages/ledger/src/chain.ts";
@@ -66,7 +67,7 @@ class Senders {
   async #drain(ledger: string, waiting: WireRow[][]): Promise<void> {
     for (let rows = waiting.shift(); rows !== undefined; rows = waiting.shift()) {
       const sent = this.#sent.get(ledger) ?? 0;
-      const params = { ledger, generation: "g", first: sent + 1, rows };
+      const params = { ledger, generation: "g", first: sent + 1, ...messageOfRows(rows) };
       await this.#ledger.call("producer", "ledger.append", params);
       this.#sent.set(ledger, sent + rows.length);
     }
@@ -147,7 +148,7 @@ export async function ledgerFigures(): Promise<Figure[]> {
         ledger: LEDGERS[0] ?? "",
         generation: "g",
         first,
-        rows,
+        ...messageOfRows(rows),
       });
       times.push(performance.now() - startedMs);
       first += rows.length;

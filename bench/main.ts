@@ -8,6 +8,8 @@ import { mcpFigures } from "./mcp-bench.ts";
 import { policyFigures } from "./policy-bench.ts";
 import { type Figure, renderTable } from "./statistics.ts";
 import { statusFigures } from "./status-bench.ts";
+import { toolFigures } from "./tool-call-bench.ts";
+import { railFigures } from "./tool-rail-bench.ts";
 import { createFigures, cycleFigures, execFigures } from "./vm-bench.ts";
 
 const root = resolve(import.meta.dirname, "..", "..");
@@ -31,6 +33,8 @@ async function main(): Promise<void> {
     ledger: ledgerFigures,
     "ledger-client": ledgerClientFigures,
     status: statusFigures,
+    tools: toolFigures,
+    rail: railFigures,
   };
   // Words choose areas; without one all are measured.
   const asked = process.argv.slice(2);

@@ -11,24 +11,39 @@ beforeAll(async () => {
 });
 afterAll(() => rig.stop());
 
-test("the workload sees lo and nothing else", async () => {
-  expect(await rig.sh(one, "ls /sys/class/net")).toBe("lo\n");
+test("the workload sees lo and the link to its tools, whose one address is all that a route leads to", async () => {
+  expect(await rig.sh(one, "ls /sys/class/net")).toBe("lo\ntools0\n");
+  expect(await rig.sh(one, "ip -o route; ip -6 -o route; ip -6 -o addr show tools0")).toBe(
+    "192.0.2.1 dev tools0 proto kernel scope link src 192.0.2.2 \n",
+  );
+  const changes =
+    "for c in 'link del tools0' 'addr add 192.0.2.1/32 dev lo' 'link add x type dummy'; do sudo ip $c; done";
+  const { stderr } = await one.exec({ command: changes });
+  expect(stderr.data.match(/Operation not permitted/g)).toHaveLength(3);
 });
 
 test("addresses outside fail at once, never a hang", async () => {
   const started = performance.now();
   const tries = [
-    "curl -sS -m 20 http://192.0.2.1/",
+    "curl -sS -m 20 http://192.0.2.9/",
     "python3 -c \"import socket; socket.create_connection(('192.0.2.7', 4444), 20)\"",
     "getent hosts example.com",
+    // Where the tools are, there is nothing else: no other port, no datagram, no echo.
+    "python3 -c \"import socket; socket.create_connection(('192.0.2.1', 81), 20)\"",
+    "python3 -c \"import socket as s; s.socket(s.AF_INET, s.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53))\"",
+    "sudo python3 -c \"import socket as s; s.socket(s.AF_INET, s.SOCK_RAW, s.IPPROTO_ICMP).sendto(bytes.fromhex('0800f7ff00000000'), ('192.0.2.1', 0))\"",
   ];
-  for (const command of tries) expect((await one.exec({ command })).exit_code).not.toBe(0);
+  for (const command of tries) {
+    const { exit_code, stderr } = await one.exec({ command });
+    expect(exit_code).not.toBe(0);
+    if (command.includes("192.0.2.1'")) expect(stderr.data).toMatch(/refused|Network is unreachable/);
+  }
   expect(performance.now() - started).toBeLessThan(15_000);
 });
 
 test("servers of the workload may use ports 80, 443 and 53", async () => {
   const serve =
-    "import socket,sys; [socket.create_server(('127.0.0.1', p)) for p in (80, 443, 53)]; print('ok')";
+    "import socket; [socket.create_server((a, p)).close() for a in ('127.0.0.1', '') for p in (80, 443, 53)]; print('ok')";
   expect(await rig.sh(one, `sudo python3 -c "${serve}"`)).toBe("ok\n");
 });
 

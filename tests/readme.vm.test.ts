@@ -77,6 +77,13 @@ test("every command of the README's chapter about rules works as it says", async
   expect(outputs.at(-2)).toMatch(/blocked.*git push[^\n]*no-push/);
 });
 
+test("every command of the README's chapter about tools works as it says", async () => {
+  const outputs = await runChapter("README.md", "## Tools inside a VM", rig.home);
+  expect(outputs.length).toBe(5);
+  expect(outputs[2]).toMatch(/fetch_http\s+allow/);
+  expect(outputs[3]).toMatch(/tool\s+done.*local__echo/);
+});
+
 test.each([
   ["README.md", "## From your agent"],
   ["docs/agents.md", "# Use Capsem from your agent"],

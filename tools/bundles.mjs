@@ -6,12 +6,16 @@ import { writeLauncher, writeProgram } from "./code-cache.mjs";
 import { callsApart, withoutSockets } from "./mcp-parts.mjs";
 import { plainRoutes } from "./plain-routes.mjs";
 import {
+  warmAggregator,
+  warmBuiltin,
   warmCli,
+  warmEgress,
   warmGateway,
   warmImage,
   warmLedger,
   warmMcp,
   warmOwner,
+  warmProxy,
   warmService,
 } from "./warm-runs.mjs";
 
@@ -35,6 +39,16 @@ export const BUNDLES = [
       "@photostructure/sqlite": "./node_modules/@photostructure/sqlite/dist/index.cjs",
     },
     binary: "@photostructure/sqlite",
+  },
+  { name: "proxy", entry: "apps/proxy/src/main.ts", warm: warmProxy },
+  { name: "aggregator", entry: "apps/aggregator/src/main.ts", warm: warmAggregator },
+  { name: "egress", entry: "apps/egress/src/main.ts", warm: warmEgress },
+  {
+    name: "builtin",
+    entry: "apps/builtin/src/main.ts",
+    warm: warmBuiltin,
+    // The form for browsers: it brings no parser of HTML, for it is given trees.
+    alias: { turndown: "./node_modules/turndown/lib/turndown.browser.es.js" },
   },
   { name: "gateway", entry: "apps/gateway/src/main.ts", warm: warmGateway },
   { name: "image", entry: "apps/image/src/main.ts", warm: warmImage },

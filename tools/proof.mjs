@@ -1,4 +1,4 @@
-// Makes ready what the proof stage needs: MCP clients and suites that others wrote, and a network of loopback alone.
+// Makes ready what the proof stage needs: MCP clients, servers and suites that others wrote, and a network of loopback alone.
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -7,7 +7,11 @@ import { fileURLToPath } from "node:url";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 /** Name of a set and its folder with package.json, package-lock.json and, once installed, node_modules. */
-const CLIENT_SETS = { clients: "tests/proof/clients", agents: "tests/proof/agents" };
+const CLIENT_SETS = {
+  clients: "tests/proof/clients",
+  servers: "tests/proof/servers",
+  agents: "tests/proof/agents",
+};
 // 300 MB come over the network; a registry that has not answered by then is one we cannot use.
 const INSTALL_TIMEOUT_MS = 5 * 60_000;
 
@@ -68,7 +72,10 @@ const LOOPBACK_ONLY = ["-n", "sh", "-c", 'ip link set lo up && exec "$0" "$@"'];
  * loopback where that can be had; what is missing is printed and goes to the tests, which skip with the reason.
  */
 export async function prepareProof(withAgents) {
-  const missing = (await installClients("clients")) ?? (withAgents ? await installClients("agents") : null);
+  const missing =
+    (await installClients("clients")) ??
+    (await installClients("servers")) ??
+    (withAgents ? await installClients("agents") : null);
   const canIsolate = spawnSync("unshare", [...LOOPBACK_ONLY, "true"], { stdio: "ignore" }).status === 0;
   if (!canIsolate)
     console.log("proof: on this machine's own network (a namespace with loopback alone needs root and ip)");

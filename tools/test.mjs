@@ -6,13 +6,13 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { prepareProof } from "./proof.mjs";
+import { closingLines, countStage } from "./test-report.mjs";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 const withoutVms = process.argv.includes("--without-vms");
 const soak = process.argv.includes("--soak");
 const proofOnly = process.argv.includes("--proof");
-const total = { passed: 0, failed: 0, skipped: 0 };
-const skips = [];
+const total = { passed: 0, failures: [], skips: [], times: [] };
 const STAGE_TIMEOUT_MS = 50 * 60_000;
 
 function run(command, args, env = {}) {
@@ -32,45 +32,42 @@ function run(command, args, env = {}) {
 async function check(name, command, args) {
   const started = Date.now();
   const code = await run(command, args);
-  total[code === 0 ? "passed" : "failed"] += 1;
-  console.log(`${code === 0 ? "ok" : "FAILED"}  ${name} (${((Date.now() - started) / 1000).toFixed(1)} s)`);
+  if (code === 0) total.passed += 1;
+  else total.failures.push(`${name}: it ended with ${code}`);
+  ended(name, started, code === 0);
   return code === 0;
-}
-
-function skipReason(assertion) {
-  return assertion.meta?.skipReason ?? "see the test's output";
 }
 
 /** A stage of many tests, counted from vitest's own report. */
 async function tests(project, folder, env, prefix = []) {
-  const report = join(folder, `${project}.json`);
+  const started = Date.now();
+  const path = join(folder, `${project}.json`);
   const [command, ...args] = [
     ...prefix,
     join(root, "node_modules", ".bin", "vitest"),
-    ...["run", "--project", project, "--reporter=default", "--reporter=json", `--outputFile.json=${report}`],
+    ...["run", "--project", project, "--reporter=default", "--reporter=json", `--outputFile.json=${path}`],
   ];
   const code = await run(command, args, env);
-  let counted = 0;
+  const stage = countStage({ name: project, report: readReport(path), code, root });
+  total.passed += stage.passed;
+  total.failures.push(...stage.failures);
+  total.skips.push(...stage.skips);
+  ended(`${project}, ${stage.passed} tests`, started, stage.failures.length === 0, project);
+}
+
+function readReport(path) {
   try {
-    const { testResults } = JSON.parse(readFileSync(report, "utf8"));
-    for (const file of testResults) {
-      for (const assertion of file.assertionResults) {
-        counted += 1;
-        if (assertion.status === "passed") total.passed += 1;
-        else if (assertion.status === "failed") total.failed += 1;
-        else {
-          total.skipped += 1;
-          skips.push(`${assertion.fullName}: ${skipReason(assertion)}`);
-        }
-      }
-      if (file.status === "failed" && file.assertionResults.length === 0) total.failed += 1;
-    }
+    return JSON.parse(readFileSync(path, "utf8"));
   } catch (cause) {
-    console.log(`FAILED  ${project}: no report (${cause.message})`);
-    total.failed += 1;
+    console.log(`Cannot read ${path}: ${cause.message}`);
+    return null;
   }
-  if (code !== 0 && total.failed === 0) total.failed += 1;
-  if (counted === 0) total.failed += 1;
+}
+
+function ended(words, started, isGood, name = words) {
+  const ms = Date.now() - started;
+  total.times.push({ name, ms });
+  console.log(`${isGood ? "ok" : "FAILED"}  ${words} (${(ms / 1000).toFixed(1)} s)`);
 }
 
 async function main() {
@@ -85,11 +82,13 @@ async function main() {
   try {
     const env = soak ? { CAPSEM_SOAK: "1" } : {};
     if (!proofOnly) {
-      await tests("host", folder, env);
+      for (const project of ["unit", "process", "alone"]) await tests(project, folder, env);
       if (!withoutVms) await tests("vm", folder, env);
     }
     if (!withoutVms) {
+      const started = Date.now();
       const proof = await prepareProof(proofOnly);
+      total.times.push({ name: "programs", ms: Date.now() - started });
       await tests("proof", folder, { ...env, ...proof.env }, proof.prefix);
     }
   } finally {
@@ -98,6 +97,5 @@ async function main() {
 }
 
 await main();
-for (const skip of skips) console.log(`skipped  ${skip}`);
-console.log(`${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`);
-process.exit(total.failed === 0 ? 0 : 1);
+for (const line of closingLines(total)) console.log(line);
+process.exit(total.failures.length === 0 ? 0 : 1);

@@ -160,6 +160,41 @@ export function warmLedger(out) {
   });
 }
 
+/** A worker that is sealed and says that it is ready; nobody answers, grants it anything, or has work for it. */
+function warmWorker(out, kind) {
+  const worker = startWarm(out, kind, { programs: [`${kind}-main`], stdio: ["pipe", "pipe"] });
+  const plan = {
+    ...{ kind, scope: "host", vm: null, allow_unconfined: true },
+    descriptors: { service: 3, grants: 4 },
+  };
+  const channels = worker.child.stdio.slice(3);
+  for (const channel of channels) channel.on("error", () => undefined).resume();
+  worker.child.stderr.on("data", () => {
+    if (/"\w+ (is not )?confined"/.test(worker.said())) for (const channel of channels) channel.end();
+  });
+  worker.child.stdin.end(`${JSON.stringify(plan)}\n`);
+  return worker.ended.then(({ text }) => {
+    // Whether it calls it an end that nobody took its word is its own matter.
+    if (!/"\w+ (is not )?confined"/.test(text)) throw new Error(`Cannot warm the ${kind}: ${text}`);
+  });
+}
+
+export function warmBuiltin(out) {
+  return warmWorker(out, "builtin");
+}
+
+export function warmAggregator(out) {
+  return warmWorker(out, "aggregator");
+}
+
+export function warmEgress(out) {
+  return warmWorker(out, "egress");
+}
+
+export function warmProxy(out) {
+  return warmWorker(out, "proxy");
+}
+
 /** It looks for an image and finds no recipe. */
 export function warmImage(out) {
   return inFolder(async (folder) => {

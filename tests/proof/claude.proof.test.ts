@@ -4,8 +4,9 @@ import { type Agent, PROMPT, proveInstalled, proveOnTheWire, runAgent, type SetU
 import { skipUnless } from "./skip.ts";
 import { openVmStage, type Stage, writeMcpConfig } from "./stage.ts";
 import type { StubPlan } from "./stub-plan.ts";
+import { startToolServer } from "./tool-servers.ts";
 
-const ALLOWED = ["mcp__capsem__capsem_run", "mcp__capsem__capsem_info"];
+const ALLOWED = ["capsem_run", "capsem_info", "capsem_mcp_call"].map((tool) => `mcp__capsem__${tool}`);
 
 const MATCH = 'process.command.contains("curl")';
 
@@ -28,7 +29,7 @@ const CLAUDE: Agent = {
   configure: (home, server) => ["--mcp-config", writeMcpConfig(home, server), "--strict-mcp-config"],
 };
 
-describe("Claude Code", skipUnless("claude"), () => {
+describe("Claude Code", skipUnless("claude", "servers"), () => {
   let stage: Stage;
   beforeAll(async () => {
     stage = await openVmStage();
@@ -61,6 +62,32 @@ describe("Claude Code", skipUnless("claude"), () => {
     const told = await toldBy(plan);
     for (const words of ["profiles.rules.no-curl", reason, "policy"]) expect(told).toContain(words);
     await stage.rig.client.rules.delete("no-curl");
+  });
+
+  test("calls a tool of somebody else's server, through Capsem and its rules", async () => {
+    const server = await startToolServer("everything", stage.home);
+    try {
+      const { host } = new URL(server.fields.url);
+      for (const words of [
+        ["mcp", "add", "everything", server.fields.url, "--grant", host],
+        ["mcp", "refresh", "everything"],
+      ]) {
+        const { code, stderr } = await stage.rig.cli(words);
+        expect(code, stderr).toBe(0);
+      }
+      const args = { server_id: "everything", tool_id: "echo", arguments: { message: "by way of Capsem" } };
+      const plan = { tool: /capsem_mcp_call$/, args };
+      expect(await toldBy(plan)).toContain("Echo: by way of Capsem");
+      const match = 'mcp.server.name == "everything" && mcp.tool_call.name == "echo"';
+      const reason = "nothing is said out loud";
+      await stage.rig.client.rules.put("no-echo", { action: "block", match, reason });
+      const refused = await toldBy(plan);
+      expect(refused).not.toContain("Echo:");
+      for (const words of ["profiles.rules.no-echo", reason]) expect(refused).toContain(words);
+      await stage.rig.client.rules.delete("no-echo");
+    } finally {
+      await server.stop();
+    }
   });
 
   test("has nobody to show a form to with -p: the ask stays open, and once approved the same call goes on", async () => {

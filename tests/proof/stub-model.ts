@@ -17,10 +17,18 @@ export interface StubModel {
   stop(): Promise<void>;
 }
 
-export async function startStubModel(plan: StubPlan): Promise<StubModel> {
+/** `record` is told of each turn. */
+export async function startStubModel(
+  plan: StubPlan,
+  record: (turn: StubTurn) => void = () => undefined,
+): Promise<StubModel> {
   const turns: StubTurn[] = [];
+  const take = (turn: StubTurn) => {
+    turns.push(turn);
+    record(turn);
+  };
   const server = createServer((request, response) => {
-    answer(request, response, plan, turns).catch((cause: unknown) => {
+    answer(request, response, plan, take).catch((cause: unknown) => {
       response.writeHead(400, { "content-type": "application/json" });
       response.end(JSON.stringify({ error: { type: "invalid_request_error", message: String(cause) } }));
     });
@@ -43,7 +51,7 @@ async function answer(
   request: IncomingMessage,
   response: ServerResponse,
   plan: StubPlan,
-  turns: StubTurn[],
+  take: (turn: StubTurn) => void,
 ): Promise<void> {
   const chunks: Buffer[] = [];
   for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
@@ -56,7 +64,7 @@ async function answer(
     response.end('{"error":{"message":"not here"}}');
     return;
   }
-  turns.push(reply.turn);
+  take(reply.turn);
   if ("json" in reply.body) return sendJson(response, reply.body.json);
   response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-cache" });
   for (const [name, data] of reply.body.events)

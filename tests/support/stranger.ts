@@ -29,8 +29,8 @@ export interface Verdict {
 /** What somebody writes who has docs/ledger-format.md, an export and the public key as PEM. Throws the first fault. */
 export function verifyExport(text: string, publicKey: string): Verdict {
   const [first = "", ...lines] = text.trimEnd().split("\n");
-  const { capsem_ledger: version, ledger, rows, head: last, heads } = headLine.parse(JSON.parse(first));
-  let head = sha256(`capsem-ledger ${version} ${ledger}`);
+  const { ledger, rows, head: last, heads } = headLine.parse(JSON.parse(first));
+  let head = sha256(`capsem-ledger 1 ${ledger}`);
   const headAt = new Map([[0, head]]);
   const seqs = new Map<string, number>();
   const bodies = new Set<string>();

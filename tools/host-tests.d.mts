@@ -1,0 +1,5 @@
+export function hostTests(root: string): {
+  readonly unit: string[];
+  readonly process: string[];
+  readonly alone: string[];
+};
