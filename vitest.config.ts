@@ -1,5 +1,6 @@
 import { defineConfig } from "vitest/config";
 import { hostTests } from "./tools/host-tests.mjs";
+import { WAIT_MS } from "./tools/test-limits.mjs";
 
 const everywhere = ["packages/*/src/**", "apps/*/src/**", "guest-image/**", "tests/**"];
 // The long counts of a soak take as long as they take; the stage itself has a limit.
@@ -14,8 +15,11 @@ const [UNIT_WORKERS, PROCESS_WORKERS] = [2, 1];
 
 export default defineConfig({
   test: {
-    testTimeout: 20_000,
-    hookTimeout: 60_000,
+    // For what hangs: no test is judged by how fast the machine is.
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: WAIT_MS } },
+    setupFiles: ["tools/test-waits.ts"],
     projects: [
       {
         extends: true,
