@@ -19,7 +19,7 @@ export default defineConfig({
     testTimeout: 60_000,
     hookTimeout: 120_000,
     expect: { poll: { timeout: WAIT_MS } },
-    setupFiles: ["tools/test-waits.ts"],
+    setupFiles: ["tools/test-setup.ts"],
     projects: [
       {
         extends: true,
