@@ -232,7 +232,7 @@ test("a held command says for what it waits, and goes on or fails as a person an
   const first = await held(["exec", "dev", "echo deploy"]);
   expect(await good("asks", "list")).toMatch(
     new RegExp(
-      `^ID .*\n${first.id} +4 min \\d+ s left +dev +echo deploy +profiles\\.rules\\.deploys +capsem/0\\.1\\.0\n$`,
+      `^ID .*\n${first.id} +4 min \\d+ s left +once, vm, always +dev +echo deploy +profiles\\.rules\\.deploys +capsem/0\\.1\\.0\n$`,
     ),
   );
   expect((await cli.run(["status"])).stdout).toContain("1 call waits, nobody watches: capsem asks list");

@@ -24,10 +24,11 @@ export const list: Handler = async ({ client, output, powers, json }, args) => {
   return 0;
 };
 
-const WAITING_HEAD = ["ID", "STATE", "VM", "WHAT", "RULE", "BY"];
+const WAITING_HEAD = ["ID", "STATE", "SCOPES", "VM", "WHAT", "RULE", "BY"];
 
 function waitingRow(ask: AskInfo, nowMs: number): Cell[] {
-  return [...idAndState(ask, nowMs), placeOf(ask), ask.title, ask.rule_id, ask.client ?? ask.requester];
+  const { scopes, title, rule_id: rule, client, requester } = ask;
+  return [...idAndState(ask, nowMs), scopes.join(", "), placeOf(ask), title, rule, client ?? requester];
 }
 
 const PAST_HEAD = ["ID", "STATE", "ENDED", "ANSWERED BY", "SCOPE", "NOTE", "WHAT", "VM", "RULE", "BY"];
