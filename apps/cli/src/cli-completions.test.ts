@@ -92,7 +92,7 @@ const CASES: { typed: string[]; offers: string[] }[] = [
   { typed: ["mcp", "uninstall", "co"], offers: ["codex"] },
   { typed: ["mcp", "install", "claude", "--scope", "l"], offers: ["local"] },
   { typed: ["asks", "approve", "abcdef", "--scope", ""], offers: ["always", "once", "vm"] },
-  { typed: ["rules", "put", "x", "--action", "b"], offers: ["block"] },
+  { typed: ["rules", "put", "x", "--action", ""], offers: ["allow", "ask", "block"] },
   { typed: ["events", "dev", "--action", ""], offers: ["allow", "ask", "block"] },
   { typed: ["timeline", "go"], offers: ["gone"] },
   { typed: ["ledger", "verify", "d"], offers: ["demo", "dev"] },

@@ -1,6 +1,7 @@
 import type { Command } from "./command-table.ts";
 
-const ACTIONS = ["allow", "ask", "block", "preprocess", "rewrite", "postprocess"] as const;
+/** Changes are taken from a file as well, and change nothing in this version: they are not offered. */
+const ACTIONS = ["allow", "ask", "block"] as const;
 const LEVELS = ["none", "informational", "low", "medium", "high", "critical"] as const;
 
 /** Commands about rules. */
@@ -40,7 +41,7 @@ function written(): Command[] {
         "Write one of your rules; it holds when this returns. EXPR is CEL over an event's fields: capsem events VM --full shows them",
       options: [
         { name: "match", value: "EXPR", summary: "What it is about" },
-        { name: "action", value: "ACTION", choices: ACTIONS, summary: "allow, ask, block, or a change" },
+        { name: "action", value: "ACTION", choices: ACTIONS, summary: "allow, ask or block" },
         { name: "reason", value: "TEXT", summary: "What whoever is refused is told" },
         { name: "priority", value: "N", summary: "10 to 1000, lower comes first; default 10, 20 for ask" },
         { name: "detection", value: "LEVEL", choices: LEVELS, summary: "Also report a match at this level" },

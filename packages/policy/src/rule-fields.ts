@@ -5,6 +5,7 @@ import { suggestion } from "./nearest.ts";
 import {
   ACTION_ALIASES,
   CHANGES,
+  CHANGES_TO_COME,
   DECISIONS,
   DETECTION_LEVELS,
   type DetectionLevel,
@@ -172,7 +173,8 @@ class RuleCheck {
     const known: readonly string[] = [...DECISIONS, ...CHANGES];
     const action = ACTION_ALIASES.get(given) ?? (known.includes(given) ? (given as RuleAction) : undefined);
     if (action === undefined && typeof field.value === "string") {
-      const text = `"${given.slice(0, 64)}" is no action: take ${known.join(", ")}`;
+      const offered = known.filter((each) => !CHANGES_TO_COME.has(each as RuleAction));
+      const text = `"${given.slice(0, 64)}" is no action: take ${offered.join(", ")}`;
       this.#fault("bad_value", text, field.valueAt);
     }
     return action;
