@@ -62,6 +62,19 @@ test("an owner's uncaught error is a panic with its message and frames", async (
   ]);
 });
 
+const VM = "vm_abcdefghij234567";
+test.each([
+  [`/vms/${VM}/info`, VM],
+  [`/ledgers/${VM}/verify`, VM],
+  ["/vms/host/timeline", null],
+  // A server may be called so.
+  [`/mcp/servers/${VM}/tools`, null],
+])("an act is of a VM where its path names one: %s", async (path, vmId) => {
+  const rig = await rigWith();
+  await rig.client.get(path);
+  expect(rig.log.filter(({ message }) => message === "act").at(-1)?.vm_id).toBe(vmId);
+});
+
 test("alike findings are one, with how often", async () => {
   const rig = await rigWith({ script: { gone: { at: "claim", reason: "hypervisor_exit" } } });
   for (let count = 0; count < 3; count += 1) await rig.client.post("/vms/create", {});

@@ -7,17 +7,12 @@ const finding = (vm_id: string | null, title: string): Finding => ({
   ...{ detail: "nobody listens there", count: 2 },
 });
 
-test("the column of VMs has VMs alone; what else a finding is about stands before what it says", () => {
+test("a finding says of which VM it is, and what happened", () => {
   const id = "vm_abcdefghij234567";
-  const findings = [
-    finding(id, "exec failed"),
-    finding(null, "list failed"),
-    finding("tracker", "mcpRefresh failed"),
-  ];
+  const findings = [finding(id, "exec failed"), finding(null, "list failed")];
   const lines = renderFindings(findings, 200).trimEnd().split("\n");
   expect(lines.slice(1).map((line) => line.split(/ {2,}/).slice(3))).toEqual([
     [id, "exec failed: nobody listens there"],
     ["-", "list failed: nobody listens there"],
-    ["-", "tracker: mcpRefresh failed: nobody listens there"],
   ]);
 });

@@ -27,17 +27,11 @@ export const triage: Handler = async (context, args) => {
   return 0;
 };
 
-const VM_ID = /^vm_[a-z2-7]{16}$/;
-
-/** What is not about a VM names what it is about: a tool server, a job. */
 export function renderFindings(findings: readonly Finding[], columns: number): string {
   const rows = findings.map((each) => {
     const [detail = ""] = each.detail.split("\n");
-    const isOfVm = each.vm_id === null || VM_ID.test(each.vm_id);
-    const of = isOfVm ? [] : [each.vm_id];
-    const what = [...of, each.title, ...(detail === "" ? [] : [detail])].join(": ");
-    const vm = isOfVm ? (each.vm_id ?? "-") : "-";
-    return [each.kind, String(each.count), renderTime(each.time), vm, printable(what)];
+    const what = [each.title, ...(detail === "" ? [] : [detail])].join(": ");
+    return [each.kind, String(each.count), renderTime(each.time), each.vm_id ?? "-", printable(what)];
   });
   return renderTable(["KIND", "COUNT", "LAST", "VM", "WHAT"], rows, columns);
 }

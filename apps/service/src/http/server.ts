@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { apiFailure, matchRoute, ROUTES, type RouteMatch } from "@capsem/api";
-import { assert } from "@capsem/base";
+import { assert, VM_ID_PATTERN } from "@capsem/base";
 import type { Act, Principal } from "../act.ts";
 import type { FrameSocket } from "../job/frame-socket.ts";
 import { HTTP_LIMITS } from "../limits.ts";
@@ -179,7 +179,15 @@ async function handle(
 }
 
 function eventOf(match: RouteMatch) {
-  return { route: match.name, mutates: ROUTES[match.name].mutates, vmId: match.params.id ?? null };
+  return { route: match.name, mutates: ROUTES[match.name].mutates, vmId: vmIdOf(match) };
+}
+
+/** Only these paths name a VM, or `host`: what stands in others may look like its id, as a server's name can. */
+function vmIdOf({ name, params }: RouteMatch): string | null {
+  const { path } = ROUTES[name];
+  const named = path.startsWith("/vms/{id}/") ? params.id : undefined;
+  const id = path.startsWith("/ledgers/{vm_id}/") ? params.vm_id : named;
+  return id !== undefined && VM_ID_PATTERN.test(id) ? id : null;
 }
 
 async function noSocket(): Promise<FrameSocket> {
