@@ -64,7 +64,7 @@ export async function webFetch(parts: WebParts, request: WebRequest): Promise<We
 async function follow(parts: WebParts, request: WebRequest): Promise<WebAnswer> {
   const redirects: Redirect[] = [];
   for (let url = webUrl(request.url); ; ) {
-    const response = await fetchOne(parts, url, {
+    const response = await parts.http.fetch({
       server: null,
       url: url.href,
       method: request.method,
@@ -90,26 +90,6 @@ async function follow(parts: WebParts, request: WebRequest): Promise<WebAnswer> 
     checkRedirects(redirects);
     url = to;
   }
-}
-
-async function fetchOne({ http }: WebParts, { host }: URL, request: Parameters<HttpClient["fetch"]>[0]) {
-  try {
-    return await http.fetch(request);
-  } catch (thrown) {
-    throw inWordsOfThePage(thrown, host);
-  }
-}
-
-/** Who dials for us says it of our process, of which whoever reads this knows nothing. */
-function inWordsOfThePage(thrown: unknown, host: string): unknown {
-  const [said] = (thrown instanceof Failure && /^Cannot dial for \w+(?=: )/.exec(thrown.message)) || [];
-  if (!(thrown instanceof Failure) || said === undefined) return thrown;
-  const { kind, message, retryable, detail, facts } = thrown;
-  return new Failure(kind, `Cannot fetch from ${host}${message.slice(said.length)}`, {
-    ...{ cause: thrown, retryable },
-    ...(detail === undefined ? {} : { detail }),
-    ...(facts === undefined ? {} : { facts }),
-  });
 }
 
 async function readAnswer(

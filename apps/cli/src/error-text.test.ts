@@ -27,7 +27,7 @@ test("a refusal names its rule once", () => {
 });
 
 const UNREGISTERED =
-  "Cannot dial for aggregator: the credential in its header Authorization is not registered, or is for other hosts than api.test";
+  'Cannot connect to tool server "tracker": the credential in its header Authorization is not registered, or is for other hosts than api.test';
 
 const ADVICE: [string, string, object, boolean, string[], string[]][] = [
   ...(["policy", "upstream_failed"] as const).map((kind): (typeof ADVICE)[number] => [
@@ -126,6 +126,23 @@ const ADVICE: [string, string, object, boolean, string[], string[]][] = [
     ["mcp", "call", "a b", "t"],
     ["those that there are: capsem mcp tools 'a b'"],
   ],
+  [
+    "mcp_server_disabled",
+    "no",
+    {},
+    false,
+    ["mcp", "call", "tracker", "t"],
+    ["declare it without --disabled: capsem mcp add tracker URL"],
+  ],
+  [
+    "mcp_server_timeout",
+    "no",
+    {},
+    false,
+    ["mcp", "call", "tracker", "t"],
+    ["give that server more time: capsem mcp add tracker URL --timeout-secs N"],
+  ],
+  ["timeout", "no", {}, false, ["mcp", "call", "tracker", "t"], []],
 ];
 
 test.each(ADVICE)("of %s %j %j it says what to do", (kind, message, facts, retryable, argv, lines) => {

@@ -1,7 +1,6 @@
 import type { Failure } from "@capsem/base";
 import { shortId } from "./ask-text.ts";
 import { evaluateOptions, type Typed } from "./evaluate-hint.ts";
-import { renderMs } from "./render.ts";
 import { requestFault } from "./request-fault.ts";
 import { shellWord } from "./shell-word.ts";
 
@@ -18,7 +17,7 @@ export function textOfFailure(
   names: ReadonlyMap<string, string>,
   typed: Typed | null = null,
 ): string {
-  const fault = requestFault(failure, typed) ?? slowTool(failure, typed);
+  const fault = requestFault(failure, typed);
   if (fault !== null) return fault;
   const text = failure.message.replace(ID, (id) => names.get(id) ?? id);
   if (failure.kind === "policy") return withRule(failure, text);
@@ -27,13 +26,6 @@ export function textOfFailure(
   if (failure.kind === "wrong_state" && stopped !== null)
     return `${text}; start it: capsem start ${stopped[1]}`;
   return text;
-}
-
-/** The service speaks of the server; who called knows the tool as well. */
-function slowTool({ kind, message }: Failure, typed: Typed | null): string | null {
-  const [, took] = /^Cannot call "[^"]*": no answer within (\d+) ms$/.exec(message) ?? [];
-  if (kind !== "timeout" || took === undefined || typed?.name !== "mcp call") return null;
-  return `Cannot call ${typed.args.words.join(" ")}: no answer within ${renderMs(Number(took))}`;
 }
 
 /** A refusal names its rule, once. */
@@ -48,7 +40,8 @@ export function adviceOf(failure: Failure, typed: Typed | null): string[] {
 }
 
 function adviceOfKind(failure: Failure, typed: Typed | null): string[] {
-  const vm = typed?.args.words[0];
+  // A VM, or a tool server.
+  const first = typed?.args.words[0];
   const [, host] = UNLENT.exec(failure.message) ?? [];
   if (host !== undefined)
     return [
@@ -61,10 +54,10 @@ function adviceOfKind(failure: Failure, typed: Typed | null): string[] {
     case "locked":
       return lockedAdvice(failure);
     case "ledger_broken":
-      return vm === undefined
+      return first === undefined
         ? ["what is wrong with it: capsem ledger verify --all"]
         : [
-            `what is wrong with it: capsem ledger verify ${shellWord(vm)}; --archive sets it aside, so that the VM starts`,
+            `what is wrong with it: capsem ledger verify ${shellWord(first)}; --archive sets it aside, so that the VM starts`,
           ];
     case "ledger_full":
       return [
@@ -73,13 +66,15 @@ function adviceOfKind(failure: Failure, typed: Typed | null): string[] {
     case "mcp_server_not_found":
       return ["those that there are: capsem mcp servers"];
     case "mcp_tool_not_found":
-      return [`those that there are: capsem mcp tools ${vm === undefined ? "SERVER" : shellWord(vm)}`];
+      return [`those that there are: capsem mcp tools ${first === undefined ? "SERVER" : shellWord(first)}`];
     case "upstream_failed":
       return ["how tool servers are: capsem mcp servers; what they were asked: capsem host-logs aggregator"];
-    case "timeout":
-      return typed?.name === "mcp call" && slowTool(failure, typed) !== null
-        ? [`give that server more time: capsem mcp add ${shellWord(vm ?? "NAME")} URL --timeout-secs N`]
-        : [];
+    case "mcp_server_timeout":
+      return [
+        `give that server more time: capsem mcp add ${shellWord(first ?? "NAME")} URL --timeout-secs N`,
+      ];
+    case "mcp_server_disabled":
+      return [`declare it without --disabled: capsem mcp add ${shellWord(first ?? "NAME")} URL`];
     case "ledger_away":
       return ["how it is: capsem status; what it says: capsem host-logs ledger"];
     default:

@@ -64,10 +64,3 @@ test.each<[string, string, string]>([
   expect(requestFault(failure, null)).toBeNull();
   expect(textOfFailure(failure, new Map(), typed(ADD))).toBe(message);
 });
-
-test("a tool that takes too long is told as it was called", () => {
-  const failure = new Failure("timeout", 'Cannot call "tracker": no answer within 3001 ms');
-  const text = (argv: string[]) => textOfFailure(failure, new Map(), typed(argv));
-  expect(text(["mcp", "call", "tracker", "slow"])).toBe("Cannot call tracker slow: no answer within 3.0 s");
-  expect(text(["mcp", "refresh", "tracker"])).toBe('Cannot call "tracker": no answer within 3001 ms');
-});

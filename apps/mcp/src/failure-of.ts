@@ -80,7 +80,8 @@ const SAME_KINDS = ["invalid_input", "cancelled", "timeout", "policy"] as const;
 
 function answered(call: FailedCall, thrown: CapsemError, status: number): FailureObject {
   const { kind: code, message, retryable, outcome } = thrown;
-  const kind = SAME_KINDS.find((same) => same === code) ?? "http";
+  const kind =
+    code === "mcp_server_timeout" ? "timeout" : (SAME_KINDS.find((same) => same === code) ?? "http");
   // A gateway that lost its service half way cannot say what became of a change.
   const isOpen = outcome === "unknown";
   const said = isOpen && !message.includes("unknown") ? `${clean(message)}; ${UNKNOWN}` : clean(message);
@@ -100,9 +101,12 @@ function withRemedy({ tool, mutates }: FailedCall, code: CapsemError["kind"], sa
   switch (code) {
     case "mcp_server_not_found":
       return `${said}; capsem_mcp_servers has those that are declared, and only the user declares one: capsem mcp add`;
+    case "mcp_server_disabled":
+      return `${said}; only the user switches it on: capsem mcp add`;
     case "mcp_tool_not_found":
       return `${said}; capsem_mcp_tools has those of a server`;
     case "upstream_failed":
+    case "mcp_server_timeout":
       // Nobody on this side knows how far it came.
       return mutates && !/not sent|unknown/.test(said) ? `${said}; ${UNKNOWN}` : said;
     case "service_away":

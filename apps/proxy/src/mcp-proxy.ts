@@ -142,14 +142,15 @@ export class McpProxy {
     return set;
   }
 
-  async #putServers({ generation, servers, pins }: ContractParams<Methods, "servers.set">, reports: number) {
+  async #putServers(given: ContractParams<Methods, "servers.set">, reports: number) {
+    const { generation, servers } = given;
     const before = new Map(this.#book.declared.map((server) => [server.name, JSON.stringify(server)]));
     const now = new Map(servers.map((server) => [server.name, JSON.stringify(server)]));
     const others = [...new Set([...before.keys(), ...now.keys()])].filter(
       (name) => before.get(name) !== now.get(name),
     );
     if (others.length > 0) await this.#tellAggregator(generation, servers);
-    const hasOtherPins = this.#book.set(generation, servers, pins, reports);
+    const hasOtherPins = this.#book.set(given, reports);
     for (const name of others) this.#catalogs.forget(name);
     const isFirst = !this.#hasServers;
     this.#hasServers = true;

@@ -32,7 +32,7 @@ async function serve(proxy: ProxyProcess): Promise<ScriptedServers> {
   expect(said.unconfined).toEqual([]);
   await service.call("facts.credit", { add: { facts: 1_000, bytes: 1e9 }, refusing: null });
   await service.call("policy.set", { user: "", corp: "", digest: compileSnapshot({}, digest).digest });
-  await service.call("servers.set", { generation: 1, servers: [], pins: [] });
+  await service.call("servers.set", { generation: 1, servers: [], disabled: [], pins: [] });
   return builtin;
 }
 

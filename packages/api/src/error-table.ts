@@ -22,6 +22,8 @@ export const ERRORS = {
   ledger_not_found: { status: 404, retryable: false },
   mcp_server_not_found: { status: 404, retryable: false },
   mcp_tool_not_found: { status: 404, retryable: false },
+  /** It is declared, and switched off. */
+  mcp_server_disabled: { status: 409, retryable: false },
   name_taken: { status: 409, retryable: false },
   wrong_state: { status: 409, retryable: false },
   file_exists: { status: 409, retryable: false },
@@ -50,6 +52,8 @@ export const ERRORS = {
   service_away: { status: 502, retryable: true },
   /** A tool server, or what lies between: its own words are in the message. */
   upstream_failed: { status: 502, retryable: true },
+  /** A tool server was silent for longer than its declaration or the caller lets it: what it did is unknown. */
+  mcp_server_timeout: { status: 504, retryable: false },
   unavailable: { status: 503, retryable: true },
   unresponsive: { status: 504, retryable: true },
   timeout: { status: 504, retryable: false },

@@ -22,6 +22,7 @@ const edits = ["policy", "invalid_input", "locked", "ledger_away"] as const;
 const reaches = [
   "policy",
   "mcp_server_not_found",
+  "mcp_server_disabled",
   "upstream_failed",
   "timeout",
   "ledger_away",
@@ -192,7 +193,7 @@ export const MCP_ROUTES = {
     body: mcpCallRequest,
     response: "json",
     result: mcpCallResult,
-    errors: [...reaches, "mcp_tool_not_found", "vm_not_found", "wrong_state"],
+    errors: [...reaches, "mcp_tool_not_found", "mcp_server_timeout", "vm_not_found", "wrong_state"],
     sdk: "mcp.call",
     tool: "capsem_mcp_call",
     command: "mcp call",

@@ -192,6 +192,8 @@ export const PROXY_METHODS = {
     params: z.strictObject({
       generation: z.number().int(),
       servers: z.array(proxyServer),
+      /** Declared and switched off: nothing of them is used, and whoever calls is told so. */
+      disabled: z.array(mcpServerName),
       pins: z.array(pin),
     }),
     result: ok,

@@ -29,7 +29,7 @@ export const call: Handler = async (context, args) => {
   } catch (thrown) {
     if (thrown instanceof CapsemError && thrown.kind === "policy")
       context.tried.event = await eventOf(client, { server, tool, given });
-    throw await missedServer(client, { server, tool }, thrown);
+    throw thrown;
   }
   if (json) await output.json(answer);
   else {
@@ -38,24 +38,6 @@ export const call: Handler = async (context, args) => {
   }
   return answer.is_error ? 1 : 0;
 };
-
-/** A proxy knows the servers that it may call, and no reason why another one is none of them. */
-async function missedServer({ mcp }: Client, { server, tool }: Called, thrown: unknown): Promise<unknown> {
-  const isMissed = thrown instanceof CapsemError && thrown.message.endsWith(": no server of that name");
-  if (!isMissed) return thrown;
-  const servers = await mcp.servers().catch(() => null);
-  if (servers === null) return thrown;
-  const found = servers.find(({ name }) => name === server);
-  if (found === undefined)
-    return new CapsemError("mcp_server_not_found", thrown.message, { status: 404, cause: thrown });
-  if (found.state !== "disabled") return thrown;
-  const remedy = `declare it without --disabled: capsem mcp add ${server} URL`;
-  return new CapsemError(
-    "wrong_state",
-    `Cannot call ${server} ${tool}: the server is switched off; ${remedy}`,
-    { status: 409, cause: thrown },
-  );
-}
 
 /** As rules saw it; what is known of its definition was as true a moment ago. */
 async function eventOf(

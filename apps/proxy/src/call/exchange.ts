@@ -23,6 +23,8 @@ export interface ExchangeOptions {
   readonly parts: Pick<RailParts, "neighbours" | "clock">;
   readonly server: DeclaredServer;
   readonly method: string;
+  /** What is done by it, for whoever waited in vain. */
+  readonly what: string;
   /** Without a sign of life it is over after this. */
   readonly idleMs: number;
   /** Of the monotonic clock: with signs of life it is over then. */
@@ -110,7 +112,7 @@ export class Exchange {
     this.#abort(reason);
   }
 
-  /** Throws what it was aborted with, Failure("timeout"), and what the request throws. */
+  /** Throws what it was aborted with, Failure("mcp_server_timeout"), and what the request throws. */
   async run(paramsText: string): Promise<Answer> {
     const { parts, server, method, deadlineMs } = this.#options;
     this.#aliveAtMs = parts.clock.monotonicMs();
@@ -143,12 +145,12 @@ export class Exchange {
 
   /** One timer, set again when it comes: a sign of life costs nothing. */
   #arm(): void {
-    const { parts, idleMs, deadlineMs, server } = this.#options;
+    const { parts, idleMs, deadlineMs, what } = this.#options;
     const now = parts.clock.monotonicMs();
     const dueMs = Math.min(deadlineMs, this.#aliveAtMs + idleMs);
     if (dueMs <= now) {
-      const took = Math.round(now - this.#aliveAtMs);
-      this.abort(new Failure("timeout", `Cannot call "${server.name}": no answer within ${took} ms`));
+      const took = ((now - this.#aliveAtMs) / 1_000).toFixed(1);
+      this.abort(new Failure("mcp_server_timeout", `Cannot ${what}: no answer within ${took} s`));
       return;
     }
     this.#timer = setTimeout(() => this.#arm(), dueMs - now + 1);

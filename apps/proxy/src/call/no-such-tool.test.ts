@@ -36,6 +36,37 @@ test.each([
   expect(rig.service.asks).toEqual([]);
 });
 
+test("a server that is switched off is told as such, of its tools, prompts and resources, and by the host's calls", async () => {
+  const rig = await railRig({ servers: servers() });
+  await rig.declare({ files: servers().files ?? {} }, [], ["dead"]);
+  const { error, outcome, recorded } = await ended(rig, "dead__read");
+  const text = 'Cannot use tool "dead__read": tool server "dead" is switched off';
+  expect([error?.code, error?.message]).toEqual([-32_602, text]);
+  expect([outcome, recorded]).toEqual(["failed", `mcp_server_disabled: ${text}`]);
+  const client = rig.client();
+  const off = expect.stringContaining('tool server "dead" is switched off');
+  const prompt = await client.request("prompts/get", { name: "dead__help" });
+  const resource = await client.request("resources/read", { uri: "capsem://dead/file:///a" });
+  expect([prompt.error?.message, resource.error?.message]).toEqual([off, off]);
+  const asked = { server: "dead", tool: "read", arguments: "{}", requester: "user uid 1000" };
+  const who = { client: null, token_id: null, trace_id: null, turn_id: null };
+  await expect(rig.service.call("tool.call", { ...asked, ...who })).rejects.toMatchObject({
+    kind: "mcp_server_disabled",
+  });
+});
+
+test("a user's own rule that asks asks nobody of a tool that is not there; its call is judged and recorded once", async () => {
+  const rules = `[profiles.rules.all]\naction = "ask"\npriority = 20\nmatch = 'event.type == "mcp.tool_call"'\n`;
+  const rig = await railRig({ servers: servers(), rules });
+  for (const name of ["files__nope", "none__read", "read", "dead__read"]) {
+    const before = rig.service.calls.length;
+    const { outcome, recorded, decision } = await ended(rig, name);
+    expect([rig.service.calls.length - before, outcome, rig.service.asks]).toEqual([1, "failed", []]);
+    expect(recorded).toMatch(/^(not_found|upstream_failed): /);
+    expect(decision).toMatchObject({ action: "ask", rule_id: "profiles.rules.all" });
+  }
+});
+
 test("a rule blocks what is not there as well", async () => {
   const rules = `[profiles.rules.nope]\naction = "block"\nmatch = 'mcp.tool_call.name == "nope"'\n`;
   const rig = await railRig({ servers: servers(), rules });

@@ -119,7 +119,7 @@ export class PlainCalls {
     const idleMs = Math.min(server.timeoutMs ?? OTHER_TIMEOUT_MS, timeoutOf(method) ?? OTHER_TIMEOUT_MS);
     const deadlineMs = Math.min(caller.deadlineMs, this.#parts.clock.monotonicMs() + OTHER_TIMEOUT_MS);
     const exchange: Exchange = new Exchange(caller, {
-      ...{ parts: this.#parts, server, method, idleMs, deadlineMs, side },
+      ...{ parts: this.#parts, server, method, what: describe(call), idleMs, deadlineMs, side },
     });
     const isOlder = caller.era === "legacy" && catalog.era === "modern";
     const work = async () => {

@@ -94,7 +94,7 @@ export class ToolCalls {
   #peek(name: string): Found | undefined {
     const split = splitName(name);
     const server = split === null ? undefined : this.#parts.book.get(split.server);
-    if (split === null || server === undefined) return unknownServer(name);
+    if (split === null || server === undefined) return this.#unknownServer(name);
     const catalog = this.#parts.catalogs.current(server.name);
     return catalog === undefined ? undefined : foundIn(catalog, server, name, split.name);
   }
@@ -102,7 +102,7 @@ export class ToolCalls {
   async #find(name: string, caller: Caller): Promise<Found> {
     const split = splitName(name);
     const server = split === null ? undefined : this.#parts.book.get(split.server);
-    if (split === null || server === undefined) return unknownServer(name);
+    if (split === null || server === undefined) return this.#unknownServer(name);
     try {
       const catalog = await waitFor(this.#parts.catalogs.get(server.name), caller, this.#parts);
       return foundIn(catalog, server, name, split.name);
@@ -111,6 +111,13 @@ export class ToolCalls {
       const fault = thrown instanceof Failure ? thrown : new Failure("internal", text, { cause: thrown });
       return { server, tool: split.name, item: undefined, catalog: undefined, fault };
     }
+  }
+
+  #unknownServer(name: string): Found {
+    const split = splitName(name);
+    const server = { name: split?.server ?? "", isExternal: true, timeoutMs: undefined };
+    const fault = this.#parts.book.missing(server.name, "tool", name);
+    return { server, tool: split?.name ?? name, item: undefined, catalog: undefined, fault };
   }
 
   #judged(caller: Caller, found: Found, args: Params, argumentsText: string): ToolCall {
@@ -140,9 +147,9 @@ export class ToolCalls {
 
   /** Returns where it may be done. */
   async #admit(caller: Caller, call: ToolCall): Promise<void> {
-    const { server, tool, fault, judgement, record } = call;
+    const { fault, judgement, record } = call;
     const { decision, event } = judgement;
-    const what = `call ${JSON.stringify(tool)}${server.name === "" ? "" : ` of ${server.name}`}`;
+    const what = describe(call);
     if (decision.action === "block") {
       record.end("blocked");
       throw event === null ? unjudgeable(what, decision) : blocked(what, decision);
@@ -185,6 +192,7 @@ export class ToolCalls {
       parts: this.#parts,
       server,
       method: METHOD,
+      what: describe(call),
       idleMs,
       deadlineMs,
       side,
@@ -212,11 +220,8 @@ export class ToolCalls {
   }
 }
 
-function unknownServer(name: string): Found {
-  const split = splitName(name);
-  const fault = new Failure("not_found", `Cannot find tool ${JSON.stringify(name)}: no server of that name`);
-  const server = { name: split?.server ?? "", isExternal: true, timeoutMs: undefined };
-  return { server, tool: split?.name ?? name, item: undefined, catalog: undefined, fault };
+function describe({ server, tool }: Pick<Found, "server" | "tool">): string {
+  return `call ${JSON.stringify(tool)}${server.name === "" ? "" : ` of ${server.name}`}`;
 }
 
 /** By the name that is listed, or in full. */

@@ -1,5 +1,6 @@
-import type { ProxyServer, ToolPin } from "@capsem/api";
+import type { ContractParams, PROXY_METHODS, ProxyServer, ToolPin } from "@capsem/api";
 import { BUILTIN_MCP_SERVER } from "@capsem/api";
+import { Failure } from "@capsem/base";
 
 export interface DeclaredServer {
   readonly name: string;
@@ -8,6 +9,8 @@ export interface DeclaredServer {
   readonly timeoutMs: number | undefined;
 }
 
+type ServerSet = ContractParams<typeof PROXY_METHODS, "servers.set">;
+
 const LOCAL: DeclaredServer = { name: BUILTIN_MCP_SERVER, isExternal: false, timeoutMs: undefined };
 
 /** Declared servers, ours among them, and what is known of their tools' definitions. */
@@ -15,6 +18,7 @@ export class ServerBook {
   generation = 0;
   #declared: readonly ProxyServer[] = [];
   #servers: ReadonlyMap<string, DeclaredServer> = new Map([[LOCAL.name, LOCAL]]);
+  #disabled: ReadonlySet<string> = new Set();
   readonly #pins = new Map<string, ReadonlyMap<string, ToolPin>>();
   readonly #reportedAt = new Map<string, number>();
   #reports = 0;
@@ -33,6 +37,15 @@ export class ServerBook {
     return this.#servers.get(name);
   }
 
+  /** Why nothing named `name` ("tool", "prompt") of a server that is none of these can be used. */
+  missing(server: string, what: string, name: string): Failure {
+    if (this.#disabled.has(server)) {
+      const text = `Cannot use ${what} ${JSON.stringify(name)}: tool server "${server}" is switched off`;
+      return new Failure("mcp_server_disabled", text);
+    }
+    return new Failure("not_found", `Cannot find ${what} ${JSON.stringify(name)}: no server of that name`);
+  }
+
   /** Counts reports: what was sent before one of them knows nothing of it. */
   get reports(): number {
     return this.#reports;
@@ -42,14 +55,10 @@ export class ServerBook {
    * The whole set. `reports` is how many there were when it was sent: pins that were answered to a later one stay. True:
    * something of the pins is another now.
    */
-  set(
-    generation: number,
-    servers: readonly ProxyServer[],
-    pins: readonly ToolPin[],
-    reports = this.#reports,
-  ): boolean {
+  set({ generation, servers, disabled, pins }: ServerSet, reports = this.#reports): boolean {
     this.generation = generation;
     this.#declared = servers;
+    this.#disabled = new Set(disabled);
     this.#servers = new Map([
       ...servers.map(
         ({ name, timeout_ms }) => [name, { name, isExternal: true, timeoutMs: timeout_ms }] as const,

@@ -12,8 +12,10 @@ const CODES: Readonly<Record<string, number>> = {
   header_mismatch: RPC_CODES.headerMismatch,
   invalid_params: RPC_CODES.invalidParams,
   not_found: RPC_CODES.invalidParams,
+  mcp_server_disabled: RPC_CODES.invalidParams,
   unsupported_version: RPC_CODES.unsupportedVersion,
   timeout: RPC_CODES.timedOut,
+  mcp_server_timeout: RPC_CODES.timedOut,
 };
 
 /** Of facts of a failure, what its client may know. */

@@ -83,6 +83,7 @@ export class ChangedRoots {
         parts,
         server,
         method: METHOD,
+        what: `tell ${server.name} of other roots`,
         idleMs: TIME_MS,
         deadlineMs,
         side,

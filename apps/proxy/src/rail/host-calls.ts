@@ -13,7 +13,10 @@ type Result = ContractResult<typeof PROXY_METHODS, "tool.call">;
 
 const TOTAL_MS = PROXY_LIMITS.callTimeoutMs;
 /** What the service makes an answer of; all else is the server's fault, or ours. */
-const SAID: ReadonlySet<string> = new Set(["policy", "not_found", "timeout", "upstream_failed", "cancelled"]);
+const SAID: ReadonlySet<string> = new Set([
+  ...["policy", "not_found", "mcp_server_disabled", "timeout", "mcp_server_timeout"],
+  ...["upstream_failed", "cancelled"],
+]);
 
 /** Calls from the host, which go the same way as those of a guest. */
 export class HostCalls {
@@ -25,7 +28,7 @@ export class HostCalls {
     this.#tools = tools;
   }
 
-  /** Throws Failure "policy", "not_found", "timeout", "cancelled", "upstream_failed", and those of a ledger. */
+  /** Throws Failure of the kinds above, and those of a ledger. */
   async call(
     params: Params,
     { signal, timeLeftMs }: Pick<RpcContext, "signal" | "timeLeftMs">,

@@ -56,7 +56,8 @@ export class Targets {
   ): Promise<PlainTarget> {
     const split = splitUri(given) ?? this.#byOriginal(given, kind);
     const server = split === undefined ? undefined : this.#parts.book.get(split.server);
-    if (split === undefined || server === undefined) throw notFound("resource", given);
+    if (split === undefined) throw notFound("resource", given);
+    if (server === undefined) throw this.#parts.book.missing(split.server, "resource", given);
     const catalog = await waitFor(this.#parts.catalogs.get(server.name), caller, this.#parts);
     return { server, catalog, kind, key: split.uri, own: own(split.uri) };
   }
@@ -77,7 +78,8 @@ export class Targets {
   async #prompt(caller: Caller, given: string, own: (name: string) => Params): Promise<PlainTarget> {
     const split = splitName(given);
     const server = split === null ? undefined : this.#parts.book.get(split.server);
-    if (split === null || server === undefined) throw notFound("prompt", given);
+    if (split === null) throw notFound("prompt", given);
+    if (server === undefined) throw this.#parts.book.missing(split.server, "prompt", given);
     const catalog = await waitFor(this.#parts.catalogs.get(server.name), caller, this.#parts);
     const item = catalog.listed.prompts.get(given) ?? catalog.prompts.get(split.name);
     if (item === undefined) throw notFound("prompt", given);

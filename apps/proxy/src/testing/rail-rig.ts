@@ -83,6 +83,7 @@ export class RailRig {
   async declare(
     servers: Readonly<Record<string, ScriptedServer>>,
     pins: readonly ToolPin[] = [],
+    disabled: readonly string[] = [],
   ): Promise<void> {
     for (const [name, server] of Object.entries(servers)) this.aggregator.servers.set(name, server);
     this.#generation += 1;
@@ -90,7 +91,8 @@ export class RailRig {
       ...{ name, url: `https://${name}.example.com/mcp`, transport: "auto", protocol: "auto" },
       timeout_ms: 60_000,
     }));
-    await this.service.call("servers.set", { generation: this.#generation, servers: declared, pins });
+    const set = { generation: this.#generation, servers: declared, disabled, pins };
+    await this.service.call("servers.set", set);
   }
 
   credit(facts: number, bytes: number, refusing: { kind: string; message: string } | null = null) {

@@ -248,7 +248,7 @@ export class EgressAdmission {
     this.#append(client, () =>
       netRow(who, netFacts(dialled), {}, verdict, NOTHING_DONE, this.#parts.redactor),
     );
-    const { text } = this.#parts.redactor.text(`Cannot dial for ${client.kind}: ${reason}`);
+    const { text } = this.#parts.redactor.text(`Cannot ${doing(dialled)}: ${reason}`);
     return new Failure("policy", text, { facts: { rule_id } });
   }
 
@@ -306,6 +306,12 @@ function dialledOf(
   if (target !== null) return { kind, server, target, method: asked.method };
   const read = parseUrl(asked.url);
   return { kind, server, target: read.kind === "ok" ? read.parts : NO_TARGET, method: asked.method };
+}
+
+/** In the words of whoever reads it: nobody outside knows which process dials. */
+function doing({ server, target: { host } }: Dialled): string {
+  if (server !== null) return `connect to tool server ${JSON.stringify(server)}`;
+  return host === "" ? "fetch" : `fetch from ${host}`;
 }
 
 /** All of it that a lease hangs on; the values of headers too. */

@@ -27,6 +27,7 @@ type Given<M extends keyof typeof PROXY_METHODS> = ContractParams<typeof PROXY_M
 export interface ServerSet {
   readonly generation: number;
   readonly servers: ProxyServer[];
+  readonly disabled: string[];
   readonly pins: ToolPin[];
 }
 

@@ -36,3 +36,12 @@ test("what answers and is not declared, or is ours, has no state of that", () =>
   servers.answered("local");
   expect(servers.info("local")).toMatchObject({ state: "unseen" });
 });
+
+test("a proxy hears of what is switched off by its name alone", () => {
+  const of = (name: string, isEnabled: boolean) =>
+    [name, { ...{ name, isEnabled, url: "https://a.test/mcp" }, timeoutSecs: 60 }] as const;
+  const snapshot = { servers: new Map([of("on", true), of("off", false)]) } as unknown as PolicySnapshot;
+  const pins = () => ({ pins: () => [] }) as unknown as PinBook;
+  const { servers, disabled } = new ToolServers({ snapshot: () => snapshot, pins }).set();
+  expect([servers.map(({ name }) => name), disabled]).toEqual([["on"], ["off"]]);
+});

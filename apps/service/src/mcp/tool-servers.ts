@@ -54,10 +54,11 @@ export class ToolServers {
 
   /** What a proxy gets: no header, no grant of an address. */
   set(): ServerSet {
-    const served = [...this.#parts.snapshot().servers.values()].filter(({ isEnabled }) => isEnabled);
+    const declared = [...this.#parts.snapshot().servers.values()];
     return {
       generation: this.#generation,
-      servers: served.map(proxyServer),
+      servers: declared.filter(({ isEnabled }) => isEnabled).map(proxyServer),
+      disabled: declared.flatMap(({ name, isEnabled }) => (isEnabled ? [] : [name])),
       pins: this.#parts.pins().pins(),
     };
   }

@@ -134,7 +134,7 @@ function callRoutes(parts: McpRouteParts) {
       const { id } = params;
       servers.check(id);
       if (!servers.isServed(id)) {
-        throw apiFailure("upstream_failed", `Cannot look at tool server "${id}": it is switched off`);
+        throw apiFailure("mcp_server_disabled", `Cannot look at tool server "${id}": it is switched off`);
       }
       await lookAt(cells.host, id, context);
       return json({ server_id: id, tools: servers.tools(id) });
