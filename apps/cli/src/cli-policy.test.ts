@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type CliRunner, createCliRunner, endOf, said } from "./testing/cli-runner.ts";
@@ -335,14 +335,13 @@ test("a secret comes by a pipe and by no argument, and is said nowhere", async (
   expect(await good("credentials", "list", "--json")).not.toContain(secret);
   expect((await cli.run([...words, "--json"], { input: "short" })).code).toBe(2);
   expect((await cli.run(words, { input: secret })).stderr).toContain("its name is taken");
-  const declared = `[mcp.servers.tracker.headers]\nAuthorization = "Bearer ${ran.stdout.trim()}"\n`;
-  writeFileSync(join(cli.home, "settings.toml"), declared);
+  const header = `Authorization=Bearer ${ran.stdout.trim()}`;
+  await good("mcp", "add", "sender", "https://a.example/mcp", "--header", header);
   expect(await cli.run(["credentials", "delete", "github"])).toMatchObject({
     stdout: "github is forgotten\n",
-    stderr:
-      "capsem: tool server tracker sends it, and cannot be reached without: capsem mcp add tracker URL\n",
+    stderr: "capsem: tool server sender sends it, and cannot be reached without: capsem mcp servers\n",
   });
-  rmSync(join(cli.home, "settings.toml"));
+  await good("mcp", "remove", "sender");
 });
 
 test("doctor has the policy and the ledger, and says what it cannot know", async () => {

@@ -13,14 +13,6 @@ export function settingOfFile(home: string, key: string): string | number | bool
   return found === undefined ? undefined : (readTomlValue(found.statement, found.names) ?? undefined);
 }
 
-/** Tool servers of that file that send a credential: what the service says of a header is its name alone. */
-export function serversWith(home: string, ref: string): string[] {
-  const names = pairsOf(home).flatMap(({ path: [root, group, name], statement }) =>
-    root === "mcp" && group === "servers" && name !== undefined && statement.includes(ref) ? [name] : [],
-  );
-  return [...new Set(names)];
-}
-
 interface Pair {
   /** From the root of the file. */
   readonly path: readonly string[];

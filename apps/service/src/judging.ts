@@ -127,7 +127,7 @@ export async function openJudging(parts: JudgingParts): Promise<Judging> {
         vmFacts: (id) => vmFactsOf(registry.get(id).record),
         decisionsOf: (id, asked) => pastDecisions(ledger, id, asked),
       }),
-      ...askRoutes({ asks, credentials }),
+      ...askRoutes({ asks, credentials, servers: () => policy.snapshot().servers }),
       ...evidenceRoutes({ powers, registry, ledger, boundary, policyDigest, redactor, log }),
     },
     finish,

@@ -4,11 +4,12 @@ import {
   askId,
   askInfo,
   askResolution,
+  credentialForgotten,
   credentialInfo,
   credentialInput,
   credentialRef,
 } from "./policy-schema.ts";
-import { none, ok, type Route } from "./route.ts";
+import { none, type Route } from "./route.ts";
 
 const forPeople = none("who asks does not answer: a person does");
 
@@ -76,7 +77,7 @@ export const ASK_ROUTES = {
     params: z.strictObject({ ref: credentialRef }),
     request: "none",
     response: "json",
-    result: ok,
+    result: credentialForgotten,
     errors: ["policy", "credential_not_found", "ledger_away"],
     sdk: "credentials.delete",
     tool: none("a person's"),

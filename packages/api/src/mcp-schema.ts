@@ -71,6 +71,8 @@ export const mcpToolInfo = z.strictObject({
   /** What a call of it without arguments would meet now. */
   decision: z.enum(["allow", "ask", "block"]),
   rule_id: z.string(),
+  /** Rules that look at arguments, so that a call with some may meet another decision: ids and actions. */
+  argument_rules: z.array(z.strictObject({ rule_id: z.string(), action: z.string() })),
   permission: mcpPermission,
   pin: z.enum(["pinned", "changed", "new", "gone"]),
   /** The approved definition, or the new tool's own: as the server wrote it. */

@@ -261,3 +261,9 @@ export const credentialInfo = z.strictObject({
   created_at: z.string(),
 });
 export type CredentialInfo = z.infer<typeof credentialInfo>;
+export const credentialForgotten = z.strictObject({
+  ok: z.literal(true),
+  /** Tool servers in force, the corporation's too, that are declared with it: they cannot be reached without. */
+  servers: z.array(z.string()),
+});
+export type CredentialForgotten = z.infer<typeof credentialForgotten>;

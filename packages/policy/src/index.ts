@@ -1,4 +1,5 @@
 export { type AllowRule, allowRuleFor } from "./allow-rule.ts";
+export { argumentRules, mayConcernTool } from "./argument-rules.ts";
 export { boundLabels, LABEL_PATHS, type LabelPath } from "./bound-labels.ts";
 export { type Condition, type ConditionFault, compileCondition, isCondition } from "./cel/condition.ts";
 export {

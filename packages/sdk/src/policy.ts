@@ -2,6 +2,7 @@ import type {
   AskInfo,
   Changed,
   CorpInfo,
+  CredentialForgotten,
   CredentialInfo,
   RuleFields,
   RuleList,
@@ -54,7 +55,8 @@ export interface Asks {
 export interface Credentials {
   inject(credential: Body<"credentialInject">, options?: CallOptions): Promise<CredentialInfo>;
   list(options?: CallOptions): Promise<CredentialInfo[]>;
-  delete(ref: string, options?: CallOptions): Promise<void>;
+  /** The answer names tool servers that cannot be reached without it. */
+  delete(ref: string, options?: CallOptions): Promise<CredentialForgotten>;
 }
 
 export function rulesOf(transport: Transport): Rules {
@@ -96,8 +98,6 @@ export function credentialsOf(transport: Transport): Credentials {
   return {
     inject: (body, options) => operation(transport, "credentialInject")({ body }, options),
     list: async (options) => (await operation(transport, "credentials")({}, options)).credentials,
-    delete: async (ref, options) => {
-      await operation(transport, "credentialDelete")({ params: { ref } }, options);
-    },
+    delete: (ref, options) => operation(transport, "credentialDelete")({ params: { ref } }, options),
   };
 }

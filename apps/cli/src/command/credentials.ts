@@ -3,7 +3,6 @@ import { usageError } from "../cli-error.ts";
 import type { Handler } from "../context.ts";
 import { renderLocal, renderTable } from "../render.ts";
 import { readSecret } from "../secret-input.ts";
-import { serversWith } from "../settings-file.ts";
 import { suggest } from "../suggest.ts";
 
 const NAME = /^[a-z][a-z0-9_-]{0,62}$/;
@@ -50,16 +49,14 @@ export const list: Handler = async ({ client, output, powers, json }, args) => {
   return 0;
 };
 
-export const remove: Handler = async ({ client, output, powers, json }, args) => {
+export const remove: Handler = async ({ client, output, json }, args) => {
   const word = args.word(0);
   const service = await client();
   const ref = REF.test(word) ? word : await refOfCredential(service, word);
-  await service.credentials.delete(ref);
-  await (json ? output.json({ ok: true, ref }) : output.line(`${word} is forgotten`));
-  for (const name of json ? [] : serversWith(powers.home, ref))
-    await output.say(
-      `tool server ${name} sends it, and cannot be reached without: capsem mcp add ${name} URL`,
-    );
+  const { servers } = await service.credentials.delete(ref);
+  await (json ? output.json({ ok: true, ref, servers }) : output.line(`${word} is forgotten`));
+  for (const name of json ? [] : servers)
+    await output.say(`tool server ${name} sends it, and cannot be reached without: capsem mcp servers`);
   return 0;
 };
 

@@ -17,7 +17,7 @@ export const list: Handler = async ({ client, output, powers, json }, args) => {
     await output.print(toolTable(tools, powers));
     const waiting = tools.filter(isWaiting).length;
     if (waiting > 0) await output.say(waitingText(name, waiting));
-    const more = await byArguments(service, name);
+    const more = byArguments(tools);
     if (more !== null) await output.say(more);
   }
   return 0;

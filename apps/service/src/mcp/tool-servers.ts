@@ -8,7 +8,15 @@ import {
   type ProxyServer,
 } from "@capsem/api";
 import { listedName } from "@capsem/mcp-protocol";
-import { decide, mcpToolIn, type PolicySnapshot, type ServerInForce, securityEvent } from "@capsem/policy";
+import {
+  argumentRules,
+  decide,
+  mayConcernTool,
+  mcpToolIn,
+  type PolicySnapshot,
+  type ServerInForce,
+  securityEvent,
+} from "@capsem/policy";
 import { callFields, type KnownTool } from "../policy/known-call.ts";
 import { sha256 } from "../policy/policy-state.ts";
 import type { PinBook } from "./pin-book.ts";
@@ -95,10 +103,11 @@ export class ToolServers {
 
   tools(name: string): McpToolInfo[] {
     this.check(name);
-    return (this.#parts.pins().of(name)?.tools ?? []).map((tool) => this.tool(name, tool));
+    const looking = argumentRules(this.#parts.snapshot().rules);
+    return (this.#parts.pins().of(name)?.tools ?? []).map((tool) => this.tool(name, tool, looking));
   }
 
-  tool(server: string, tool: PinnedTool): McpToolInfo {
+  tool(server: string, tool: PinnedTool, looking = argumentRules(this.#parts.snapshot().rules)): McpToolInfo {
     const snapshot = this.#parts.snapshot();
     const shown = shownOf(tool);
     return {
@@ -106,6 +115,9 @@ export class ToolServers {
       title: shown?.title ?? null,
       description: shown?.description ?? null,
       ...decisionOf(snapshot, server, tool),
+      argument_rules: looking
+        .filter((rule) => mayConcernTool(rule, server, tool.name))
+        .map(({ id, action }) => ({ rule_id: id, action })),
       permission: mcpToolIn(snapshot.rules, server, tool.name, sha256),
       pin: stateOf(tool),
       definition: jsonOf(shown?.text ?? "null"),

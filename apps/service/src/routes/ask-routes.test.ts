@@ -20,7 +20,7 @@ test("what waits is listed and answered, each in the shape of its route", async 
   const folder = mkdtempSync(join(tmpdir(), "capsem-ask-routes-"));
   const rig = new AskRig(folder);
   const book = await rig.open();
-  const routes = askRoutes({ asks: book, credentials: noCredentials });
+  const routes = askRoutes({ asks: book, credentials: noCredentials, servers: () => new Map() });
   const held = book.hold(rig.asked(), context);
   const { value } = await routes.asks(callOf({ query: { state: "pending" } }));
   const { asks } = ROUTES.asks.result.parse(value);
@@ -31,6 +31,24 @@ test("what waits is listed and answered, each in the shape of its route", async 
   expect((await routes.asks(callOf({ query: { state: "pending" } }))).value).toEqual({ asks: [] });
   await book.close();
   rmSync(folder, { recursive: true, force: true });
+});
+
+test("a credential that is forgotten names the servers that send it, whoever declared them", async () => {
+  const ref = `credential:blake3:${"ab".repeat(32)}`;
+  const other = ref.replaceAll("ab", "cd");
+  const sending = (value: string) => ({ headers: new Map([["Authorization", `Bearer ${value}`]]) });
+  const servers = new Map([
+    ["corp", sending(ref)],
+    ["mine", sending(ref)],
+    ["other", sending(other)],
+    ["open", { headers: new Map<string, string>() }],
+  ]);
+  const credentials = { delete: async () => undefined } as unknown as AskRouteParts["credentials"];
+  const asks = {} as AskRouteParts["asks"];
+  const { value } = await askRoutes({ asks, credentials, servers: () => servers }).credentialDelete(
+    callOf({ params: { ref } }),
+  );
+  expect(ROUTES.credentialDelete.result.parse(value)).toEqual({ ok: true, servers: ["corp", "mine"] });
 });
 
 test.each([

@@ -93,6 +93,11 @@ function neededFor(result: boolean, expression: Expression): Paths {
   }
 }
 
+/** Texts of this field of which one must hold; undefined where the condition may be true with any. */
+export function textKeyOf(expression: Expression, path: string): Key | undefined {
+  return keyOf(expression, (each) => each === path);
+}
+
 /** The more a field tells events apart, the earlier; what is not listed comes between. */
 const TELLING = ["mcp.tool_call.name", "http.host", "dns.qname", "process.exec.path", "mcp.server.name"];
 const COMMON = ["http.method", "mcp.method"];

@@ -41,6 +41,8 @@ const SECOND: readonly FixtureDefinition[] = [
 /** Tool servers, none of which exists: what they say is in `upstream`, by name, and their tools answer what they are given. */
 export class FixtureMcp {
   readonly upstream = new Map<string, readonly FixtureDefinition[]>();
+  /** What every tool says of rules that look at its arguments. */
+  argumentRules: McpToolInfo["argument_rules"] = [];
   readonly calls: { readonly server: string; readonly tool: string; readonly vmId: string | null }[] = [];
   readonly #servers = new Map<string, Server>();
   readonly #permissions = new Map<string, Permission>();
@@ -122,6 +124,12 @@ export class FixtureMcp {
     return this.tools(name);
   }
 
+  serversWith(ref: string): string[] {
+    return [...this.#servers].flatMap(([name, { fields }]) =>
+      Object.values(fields.headers ?? {}).some((value) => value.includes(ref)) ? [name] : [],
+    );
+  }
+
   tools(name: string): McpToolInfo[] {
     return [...this.#get(name).tools.keys()].map((tool) => this.tool(name, tool));
   }
@@ -135,6 +143,7 @@ export class FixtureMcp {
       ...{ server, name, listed_as: `${server}__${name}`, title: null },
       description: definition?.description ?? null,
       decision: said === "default" ? "allow" : said,
+      argument_rules: this.argumentRules,
       rule_id: said === "default" ? "default.declared_tools" : this.#ruleOf(permission),
       ...{ permission, pin: pinOf(tool), definition },
     };

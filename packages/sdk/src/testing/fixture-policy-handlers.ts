@@ -111,7 +111,7 @@ export const POLICY_HANDLERS: Partial<Record<RouteName, Handler>> = {
   credentialDelete: ({ state, params }) => {
     if (!state.policy.credentials.delete(params.ref ?? ""))
       throw apiFailure("credential_not_found", "Cannot find credential: it does not exist");
-    return { ok: true };
+    return { ok: true, servers: state.mcp.serversWith(params.ref ?? "") };
   },
 };
 
