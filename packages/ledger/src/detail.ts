@@ -3,7 +3,7 @@ import { LEDGER_LIMITS } from "./limits.ts";
 import type { LedgerReader } from "./reader.ts";
 import type { Sliced } from "./slices.ts";
 import type { Cell } from "./sqlite.ts";
-import { readStats } from "./stats.ts";
+import { REFUSED_UNJUDGED, readStats } from "./stats.ts";
 import { TimeHistogram } from "./time-histogram.ts";
 import { ToolCounts } from "./tool-counts.ts";
 import { isoTime, requesterOf } from "./words.ts";
@@ -25,12 +25,7 @@ export function* readDetail(reader: LedgerReader): Sliced<VmStatsDetail> {
     counts.add(reader, from, Math.min(stats.rows, from + LEDGER_LIMITS.sliceRows));
     yield;
   }
-  const { decisions } = stats;
-  return {
-    ...stats,
-    ...counts.result(),
-    decisions: { ...decisions, block: decisions.block + counts.refusedUnjudged },
-  };
+  return { ...stats, ...counts.result() };
 }
 
 interface RuleCount {
@@ -49,8 +44,6 @@ class Counts {
   readonly #exec = { failed: 0, stdout_bytes: 0, stderr_bytes: 0 };
   readonly #file = { imports: 0, exports: 0, bytes_in: 0, bytes_out: 0 };
   readonly #tools = new ToolCounts();
-  /** Connections that were refused for what they are: their end is all that there is of them. */
-  refusedUnjudged = 0;
   readonly #asks = { made: 0, approved: 0, denied: 0, expired: 0 };
 
   /** Rows after `from`, up to `end`. */
@@ -87,12 +80,9 @@ class Counts {
       }
     }
     for (const [kind, count] of rows(
-      `SELECT e.kind, count(*) FROM net_events e WHERE @slice AND e.outcome = 'blocked'
-       AND NOT EXISTS (SELECT 1 FROM security_decision_events d WHERE d.event_id = e.event_id)
-       GROUP BY e.kind`,
+      `SELECT e.kind, count(*) FROM ${REFUSED_UNJUDGED} AND @slice GROUP BY e.kind`,
     )) {
       this.#addType(String(kind), "block", Number(count));
-      this.refusedUnjudged += Number(count);
     }
     this.#addExec(rows);
     this.#tools.add(rows);

@@ -3,7 +3,14 @@ import type { LedgerReader } from "./reader.ts";
 import { TABLES } from "./schema.ts";
 import { isoTime } from "./words.ts";
 
-/** Counts that indexes answer: no row is read for them. */
+/**
+ * Rows of connections that were refused for what they are: their end is all that there is of them, so each counts as
+ * what was blocked beside the decisions.
+ */
+export const REFUSED_UNJUDGED = `net_events e WHERE e.outcome = 'blocked'
+  AND NOT EXISTS (SELECT 1 FROM security_decision_events d WHERE d.event_id = e.event_id)`;
+
+/** Counts that indexes answer, but for what was refused: that takes a look at every connection. */
 export function readStats(reader: LedgerReader): VmStats {
   return reader.atOnce(() => {
     const { first, last } = timeSpan(reader);
@@ -14,6 +21,7 @@ export function readStats(reader: LedgerReader): VmStats {
       );
     const decisions = reader.number("SELECT count(*) FROM security_decision_events");
     const [ask, block] = [refused("ask"), refused("block")];
+    const unjudged = reader.number(`SELECT count(*) FROM ${REFUSED_UNJUDGED}`);
     const ofType = (condition: string) =>
       reader.number(`SELECT count(*) FROM security_decision_events WHERE ${condition}`);
     return {
@@ -22,7 +30,7 @@ export function readStats(reader: LedgerReader): VmStats {
       bytes: reader.bytes(),
       first_time: first === null ? null : isoTime(first),
       last_time: last === null ? null : isoTime(last),
-      decisions: { allow: decisions - ask - block, ask, block },
+      decisions: { allow: decisions - ask - block, ask, block: block + unjudged },
       commands: ofType("type = 'process.exec'"),
       files: ofType("type IN ('file.import', 'file.export', 'file.event')"),
       tools: ofType("type = 'mcp.tool_call'"),

@@ -5,6 +5,7 @@ import { readDetail } from "./detail.ts";
 import { readHistory } from "./history.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { runSlices } from "./slices.ts";
+import { readStats } from "./stats.ts";
 import { LedgerRig } from "./testing/ledger-rig.ts";
 import { act, eventId, intent, row, type WireRow } from "./testing/rows.ts";
 import { readTimeline } from "./timeline.ts";
@@ -174,6 +175,7 @@ test("what was refused before it was judged counts as blocked, as its end does; 
   ]);
   const { decisions, outcomes, types } = runSlices(readDetail(rig.reader()));
   expect(decisions).toEqual({ allow: 1, ask: 0, block: 3 });
+  expect(readStats(rig.reader()).decisions).toEqual(decisions);
   expect(outcomes).toEqual({ done: 2, blocked: 3 });
   expect(types).toEqual([
     { type: "process.exec", allow: 1, ask: 0, block: 1 },
