@@ -1,6 +1,5 @@
 import type { FactWho } from "@capsem/api";
 import { Failure, messageOf } from "@capsem/base";
-import { membersOf } from "@capsem/mcp-protocol";
 import type { Decision, Label } from "@capsem/policy";
 import { METHODS_OF } from "../catalog/views.ts";
 import type { Judgement } from "../judge/judge.ts";
@@ -90,9 +89,9 @@ export class CallRecord {
     this.#call.label_out = labelText(label);
   }
 
-  /** The client gets it. What is withheld is in the event that was judged, as evidence, and in no preview. */
-  given({ kind, text }: Answer): void {
-    this.#isToolError = kind === "result" && saysThatItFailed(text);
+  /** The client gets it; `isError`: it says that it failed. What is withheld is in the event that was judged, as evidence, and in no preview. */
+  given({ kind, text }: Answer, isError: boolean): void {
+    this.#isToolError = kind === "result" && isError;
     this.#call.response_preview = text.slice(0, PROXY_LIMITS.previewCharsMax);
   }
 
@@ -140,11 +139,6 @@ export class CallRecord {
 
 export function callIdOf({ event_id }: Pick<FactWho, "event_id">): string {
   return `call_${event_id}`;
-}
-
-/** Nearly no result has the word, and those that have none are not read again. */
-function saysThatItFailed(resultText: string): boolean {
-  return resultText.includes("isError") && membersOf(resultText).get("isError") === "true";
 }
 
 function bodyOf(text: string, bytes: number, left: number) {

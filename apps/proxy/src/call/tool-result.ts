@@ -30,7 +30,7 @@ export async function giveResult(
   call.record.answered(answer, out, result.isWhole && !judgement.isCut);
   recorder.noted(judgement, Math.min(answer.text.length, PROXY_LIMITS.eventCharsMax));
   await checkResult(parts, timeLeftMs(caller, parts), signal, call, judgement);
-  call.record.given(answer);
+  call.record.given(answer, result.isError);
   taints.add(caller.taintKey, out);
   links.note(call.server.name, result.links);
   call.record.end(answer.kind === "error" ? "failed" : "done", answer.kind === "error" ? answer.text : null);
