@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { native } from "@capsem/native";
 import { expect, onTestFinished, test } from "vitest";
 import { hypervisorFilter } from "./hypervisor-filter.ts";
+import type { Profile } from "./profile.ts";
 import { EGRESS_PROFILE } from "./profile-egress.ts";
 import { GATEWAY_PROFILE } from "./profile-gateway.ts";
 import { LEDGER_PROFILE } from "./profile-ledger.ts";
@@ -37,28 +38,29 @@ async function listening(where: { path: string } | { host: string; port: number 
   return { port: typeof address === "object" ? String(address?.port) : "", count: () => count };
 }
 
-attacked(
-  "a gateway cannot dial by its listener, which it could by shutting it down and sending",
-  async () => {
-    const { port, count } = await listening({ host: "127.0.0.1", port: 0 });
-    const dial = (profile = GATEWAY_PROFILE) => under(profile, ["dial by listener"], { TCP_PORT: port });
-    expect(await dial(loosened(GATEWAY_PROFILE, ["shutdown", "sendmsg"]))).toEqual({
-      "dial by listener": "done",
-    });
-    await expect.poll(count, SOON).toBe(1);
-    // Either gate alone stands, too.
-    expect(await dial(loosened(GATEWAY_PROFILE, ["shutdown"]))).toEqual({ "dial by listener": "EPERM" });
-    expect(await dial(loosened(GATEWAY_PROFILE, ["sendmsg"]))).toEqual({ "dial by listener": "EPERM" });
-    expect(await dial()).toEqual({ "dial by listener": "EPERM" });
-    expect(count()).toBe(1);
-  },
-);
+attacked("nobody dials by sending on a socket that is not connected", async () => {
+  const { port, count } = await listening({ host: "127.0.0.1", port: 0 });
+  const dial = (profile: Profile) => under(profile, ["dial by sending"], { TCP_PORT: port });
+  for (const [at, profile] of [OWNER_PROFILE, GATEWAY_PROFILE].entries()) {
+    expect(await dial(loosened(profile, ["sendmsg"]))).toEqual({ "dial by sending": "done" });
+    await expect.poll(count, SOON).toBe(at + 1);
+    expect(await dial(profile)).toEqual({ "dial by sending": "EPERM" });
+    expect(count()).toBe(at + 1);
+  }
+});
 
-attacked("an owner cannot dial by sending either", async () => {
-  const { port } = await listening({ host: "127.0.0.1", port: 0 });
-  const dial = (profile = OWNER_PROFILE) => under(profile, ["dial by listener"], { TCP_PORT: port });
-  expect(await dial(loosened(OWNER_PROFILE, ["sendmsg"]))).toEqual({ "dial by listener": "done" });
+attacked("a gateway's listener cannot be shut down and then dial", async () => {
+  const { port, count } = await listening({ host: "127.0.0.1", port: 0 });
+  const dial = (profile = GATEWAY_PROFILE) => under(profile, ["dial by listener"], { TCP_PORT: port });
+  const { "dial by listener": end } = await dial(loosened(GATEWAY_PROFILE, ["shutdown", "sendmsg"]));
+  // Some kernels let nothing dial that has listened.
+  expect(["done", "EINVAL"]).toContain(end);
+  await expect.poll(count, SOON).toBe(end === "done" ? 1 : 0);
+  // Either gate alone stands, too.
+  expect(await dial(loosened(GATEWAY_PROFILE, ["shutdown"]))).toEqual({ "dial by listener": "EPERM" });
+  expect(await dial(loosened(GATEWAY_PROFILE, ["sendmsg"]))).toEqual({ "dial by listener": "EPERM" });
   expect(await dial()).toEqual({ "dial by listener": "EPERM" });
+  expect(count()).toBe(end === "done" ? 1 : 0);
 });
 
 attacked("a gateway cannot write over its log, which it could once it appends no more", async () => {

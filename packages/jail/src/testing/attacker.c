@@ -3,7 +3,7 @@
 //   attacker FILTER ACT...    FILTER: a file with a seccomp program that it puts on itself first, or "-"
 //
 // Each act is said with how it ended, "done" or the errno's name. Descriptors as in the process that it stands for:
-// 3 a listener of our own, 4 one end of a pair; 5 the file LOG, open to append.
+// 3 a listener of our own, 4 one end of a pair, 5 the file LOG, open to append; 6 a socket that is not connected.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,6 +25,7 @@
 #define LISTENER 3
 #define PAIR 4
 #define LOG 5
+#define IDLE 6
 
 static struct sockaddr_in loopback(const char *variable) {
   const char *port = getenv(variable);
@@ -43,6 +44,9 @@ static void hold(void) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   if (listener < 0 || bind(listener, (const struct sockaddr *)&any, sizeof any) < 0 || listen(listener, 1) < 0) exit(71);
   place(listener, LISTENER);
+  const int idle = socket(AF_INET, SOCK_STREAM, 0);
+  if (idle < 0) exit(79);
+  place(idle, IDLE);
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) < 0) exit(72);
   place(pair[0], PAIR);
@@ -72,7 +76,9 @@ static int send_fast(int fd) {
   return sendmsg(fd, &message, MSG_FASTOPEN | MSG_NOSIGNAL) < 0 ? -1 : 0;
 }
 
-// The listener becomes a socket that is not connected; sending on it connects it.
+static int dial_by_sending(void) { return send_fast(IDLE); }
+
+// The listener becomes a socket that is not connected; sending on it connects it. Newer kernels refuse that (EINVAL).
 static int dial_by_listener(void) {
   if (shutdown(LISTENER, SHUT_RD) < 0) return -1;
   return send_fast(LISTENER);
@@ -124,6 +130,7 @@ static const struct {
   int (*act)(void);
 } ACTS[] = {
     {"dial by listener", dial_by_listener},
+    {"dial by sending", dial_by_sending},
     {"dial by path", dial_by_path},
     {"datagram", datagram},
     {"overwrite log", overwrite_log},
