@@ -59,6 +59,18 @@ test("a golden that does not load is built again, once", async () => {
   await createVm(rig);
 });
 
+test("a golden that a slot of the pool cannot load is built again for the next one", async () => {
+  const rig = await rigWith({
+    settings: { "limits.pool_size": 1 },
+    script: { gone: { at: "ready", reason: "checkpoint_corrupt" }, only: ["fork", "pool"] },
+  });
+  const failed = () => rig.log.filter(({ message }) => message === "pool slot failed").length;
+  await expect.poll(failed, { timeout: 30_000 }).toBe(1);
+  rig.script({});
+  await createVm(rig);
+  expect(built(rig)).toBe(1);
+});
+
 test("a stored golden of a wrong size is reported and built again", async () => {
   const rig = await rigWith();
   writeFileSync(join(rig.layout.goldens, "1-512", "ram"), "short");

@@ -1,11 +1,13 @@
 import { mkdir, rm } from "node:fs/promises";
 import { assert, type Deferred, defer, messageOf, newId, within } from "@capsem/base";
+import type { LoadedGolden } from "../golden/golden-build.ts";
 import { type HomeLayout, vmFolder } from "../home/layout.ts";
 import { POOL_LIMITS } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import { VmLogs } from "../log/vm-logs.ts";
 import type { OwnerRun } from "../owner/owner-run.ts";
 import type { Powers } from "../powers.ts";
+import { reasonOf } from "../vm/bring-up.ts";
 import type { Launcher } from "../vm/launch.ts";
 import { isLegalSlotMove, type SlotState } from "./pool-table.ts";
 
@@ -258,6 +260,7 @@ export class Pool {
   async #make(slot: Slot): Promise<void> {
     const { launcher, layout } = this.#parts;
     const { id, of, logs, abort } = slot;
+    let golden: LoadedGolden | null = null;
     try {
       // With the folder of the slot around it.
       await mkdir(vmFolder(layout, id).logs, { recursive: true, mode: 0o700 });
@@ -271,8 +274,14 @@ export class Pool {
         onLogLine: (line) => logs.take(line),
         signal: abort.signal,
       });
+      golden = launched.golden;
       slot.run = launched.run;
       await within(launched.run.ready, launched.readyTimeoutMs, undefined, abort.signal);
+    } catch (thrown) {
+      // The next slot, or whoever creates a VM before, would fork from the same one.
+      if (golden !== null && (await reasonOf(slot.run, thrown)) === "checkpoint_corrupt")
+        await launcher.invalidateGolden(golden);
+      throw thrown;
     } finally {
       slot.made.resolve();
     }

@@ -148,7 +148,8 @@ async function dropRun(vm: Vm): Promise<void> {
   await run?.kill();
 }
 
-async function reasonOf(run: OwnerRun | null, thrown: unknown): Promise<VmReason | null> {
+/** Why a start failed, in the words of a VM's end; null where there is none. */
+export async function reasonOf(run: OwnerRun | null, thrown: unknown): Promise<VmReason | null> {
   if (run?.isLost) return (await run.lost).reason;
   if (!(thrown instanceof Failure)) return null;
   return VM_REASONS.find((reason) => reason === thrown.kind) ?? REASON_OF[thrown.kind] ?? null;

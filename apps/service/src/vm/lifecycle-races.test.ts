@@ -1,10 +1,10 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defer, Failure } from "@capsem/base";
 import { expect, test } from "vitest";
 import { writeFileAtomic } from "../home/atomic-file.ts";
-import { homeLayout } from "../home/layout.ts";
+import { homeLayout, vmFolder } from "../home/layout.ts";
 import type { Rig } from "../testing/rig.ts";
 import { createVm, errorOf, infoOf, useRigs } from "../testing/use-rigs.ts";
 import { Lifecycle, type LifecycleParts } from "./lifecycle.ts";
@@ -143,6 +143,54 @@ test("a run whose client leaves before its VM has an id starts no VM", async () 
     .poll(() => rig.log.find(({ message, route }) => message === "act" && route === "run"), SOON)
     .toMatchObject({ result: "cancelled" });
   expect(rig.log.filter(({ message }) => message === "VM brought up")).toEqual([]);
+});
+
+/** A temporary VM whose name is being written, which then fails. */
+async function whilePersisting(): Promise<{
+  readonly rig: Rig;
+  readonly id: string;
+  readonly persisting: ReturnType<Rig["client"]["post"]>;
+  fail(): void;
+}> {
+  const [reached, gate] = [defer<void>(), defer<void>()];
+  let isFull = true;
+  const writeRecord = async (path: string, text: string) => {
+    if (isFull && text.includes('"name":"kept"')) {
+      reached.resolve();
+      await gate.promise;
+      isFull = false;
+      throw new Failure("disk_full", "Cannot write: the disk is full");
+    }
+    await writeFileAtomic(path, text);
+  };
+  const rig = await rigWith({ options: { writeRecord } });
+  const id = await createVm(rig);
+  const persisting = rig.client.post(`/vms/${id}/persist`, { name: "kept" });
+  await reached.promise;
+  return { rig, id, persisting, fail: () => gate.resolve() };
+}
+
+test("a VM that is stopped while it is not persisted after all is gone, as any temporary one", async () => {
+  const { rig, id, persisting, fail } = await whilePersisting();
+  const { run } = rig.service.registry.get(id);
+  const stopping = rig.client.post(`/vms/${id}/stop`);
+  await expect.poll(() => run?.isLost, SOON).toBe(true);
+  fail();
+  expect(errorOf(await persisting)).toMatchObject({ kind: "disk_full" });
+  expect((await stopping).status).toBe(200);
+  expect(rig.service.registry.has(id)).toBe(false);
+});
+
+test("a VM that is lost while it is not persisted after all has failed, and has no name, on the disk as well", async () => {
+  const { rig, id, persisting, fail } = await whilePersisting();
+  const vm = rig.service.registry.get(id);
+  rig.killOwners();
+  await expect.poll(() => vm.record.state, SOON).toBe("failed");
+  fail();
+  expect(errorOf(await persisting)).toMatchObject({ kind: "disk_full" });
+  await rig.service.registry.settle(vm);
+  const { record } = vmFolder(rig.layout, id);
+  expect(JSON.parse(readFileSync(record, "utf8"))).toMatchObject({ name: null, state: "failed" });
 });
 
 test("two renames of which the first is not recorded leave the name of the second", async () => {

@@ -212,7 +212,10 @@ export class Lifecycle {
       throw apiFailure("wrong_state", `Cannot persist VM "${vm.id}": it is ${vm.record.state}`);
     }
     this.#parts.quota.checkRetained(this.#parts.registry.list());
-    await this.#changeName(vm, name);
+    vm.persisting = this.#changeName(vm, name).finally(() => {
+      vm.persisting = null;
+    });
+    await vm.persisting;
   }
 
   /** All VMs end in order: retained ones stopped, temporary ones gone. No start is taken any more. */
@@ -319,7 +322,8 @@ export class Lifecycle {
     vm.run = null;
     this.#parts.log("warning", "VM lost", { vm_id: vm.id, reason, detail });
     const why = reason ?? "owner_lost";
-    const isKept = AFTER_LOSS[kindOfVm(vm.record)] === "stopped";
+    // As failed it is right either way: it starts again where its name holds, and goes after a while where not.
+    const isKept = AFTER_LOSS[kindOfVm(vm.record)] === "stopped" && vm.persisting === null;
     ignore(
       isKept ? this.#move(vm, "stopped", { reason: why, failed_at: null }) : this.#moveToFailed(vm, why),
     );
@@ -340,6 +344,8 @@ export class Lifecycle {
     if (vm.record.state !== "stopping") return settled(vm.removing);
     vm.run = null;
     vm.ended.resolve(reason);
+    await settled(vm.persisting);
+    if (vm.record.state !== "stopping") return settled(vm.removing);
     if (!vm.isRetained) return this.remove(vm);
     await this.#move(vm, "stopped", { reason: reason ?? (isForced ? "stop_forced" : null) });
   }
@@ -421,6 +427,8 @@ export class Lifecycle {
       await registry.save(vm);
     } catch (thrown) {
       registry.rename(vm, before);
+      // A change of state may have been written meanwhile, with the name that does not hold.
+      if (registry.has(vm.id) && (vm.record.state as VmState) !== "deleting") ignore(registry.save(vm));
       throw thrown;
     }
     this.#parts.watch.changed(vm);

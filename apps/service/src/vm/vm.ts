@@ -30,6 +30,8 @@ export class Vm {
   removing: Promise<void> | null = null;
   /** The last change of its name: the next one follows it. */
   renaming: Promise<void> | null = null;
+  /** It has its name, and whether that holds is not known yet. */
+  persisting: Promise<void> | null = null;
   /** The end of the processes of the last owner: the next start waits for it. */
   dying: Promise<unknown> | null = null;
   /** Aborted when the start under way is no longer wanted. */
