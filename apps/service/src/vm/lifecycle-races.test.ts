@@ -170,7 +170,7 @@ async function whilePersisting(): Promise<{
   return { rig, id, persisting, fail: () => gate.resolve() };
 }
 
-test("a VM that is stopped while it is not persisted after all is gone, as any temporary one", async () => {
+test("a VM that is stopped while it is not persisted after all is gone, like every temporary one", async () => {
   const { rig, id, persisting, fail } = await whilePersisting();
   const { run } = rig.service.registry.get(id);
   const stopping = rig.client.post(`/vms/${id}/stop`);

@@ -2,7 +2,7 @@ import { apiFailure, type CreateRequest, type VmReason, type VmState } from "@ca
 import { assert, Failure, ignore, messageOf, newId } from "@capsem/base";
 import { type UnaskedEnd, whileUnasked } from "../boundary/unasked-end.ts";
 import { type HomeLayout, vmFolder } from "../home/layout.ts";
-import { TIMES, VM_LIMITS } from "../limits.ts";
+import { TIMES } from "../limits.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import { VmLogs } from "../log/vm-logs.ts";
 import { watchHealth } from "../owner/health-watch.ts";
@@ -18,7 +18,7 @@ import { AFTER_LOSS, isLegalMove, kindOfVm } from "./lifecycle-table.ts";
 import type { Quota, Shape } from "./quota.ts";
 import type { VmRecord } from "./record.ts";
 import type { Registry } from "./registry.ts";
-import { type RemovePath, removePath, removeVmFiles } from "./remove-files.ts";
+import { type RemovePath, removeFilesOf } from "./remove-files.ts";
 import { Vm } from "./vm.ts";
 import { type VmWatch, whyOf } from "./vm-watch.ts";
 
@@ -341,11 +341,10 @@ export class Lifecycle {
     const { run } = vm;
     const isForced = run !== null && !(await this.#stopInOrder(run));
     await vm.dying;
+    await settled(vm.persisting);
     if (vm.record.state !== "stopping") return settled(vm.removing);
     vm.run = null;
     vm.ended.resolve(reason);
-    await settled(vm.persisting);
-    if (vm.record.state !== "stopping") return settled(vm.removing);
     if (!vm.isRetained) return this.remove(vm);
     await this.#move(vm, "stopped", { reason: reason ?? (isForced ? "stop_forced" : null) });
   }
@@ -381,33 +380,12 @@ export class Lifecycle {
     await vm.logs?.close();
     vm.logs = null;
     await registry.settle(vm);
-    await this.#removeFiles(vm);
+    await removeFilesOf(this.#parts, vm.id);
     assert(isLegalMove(vm.record.state, "gone"), "a VM is deleted before it is gone");
     registry.delete(vm);
     watch.gone(vm, lastState);
     vm.ended.resolve(null);
     log("info", "VM removed", { vm_id: vm.id });
-  }
-
-  async #removeFiles(vm: Vm): Promise<void> {
-    const { layout, log } = this.#parts;
-    for (let tries = 1; ; tries++) {
-      try {
-        return await removeVmFiles(vmFolder(layout, vm.id), this.#parts.removePath ?? removePath);
-      } catch (thrown) {
-        log("error", "cannot remove files", { vm_id: vm.id, tries, cause: messageOf(thrown) });
-        if (tries >= VM_LIMITS.removeTries) {
-          throw apiFailure(
-            "internal",
-            `Cannot delete VM "${vm.id}": its files resist, it will be tried again`,
-            {
-              cause: thrown,
-            },
-          );
-        }
-        await new Promise((resolve) => setTimeout(resolve, TIMES.removeRetryMs));
-      }
-    }
   }
 
   /** Names of one VM change one after the other: each goes back where the disk does not take it. */

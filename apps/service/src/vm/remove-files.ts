@@ -1,7 +1,11 @@
 import { readdir, rm, rmdir } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { apiFailure } from "@capsem/api";
+import { messageOf, sleep } from "@capsem/base";
 import { isMissing } from "../home/atomic-file.ts";
-import type { VmFolder } from "../home/layout.ts";
+import { type HomeLayout, type VmFolder, vmFolder } from "../home/layout.ts";
+import { TIMES, VM_LIMITS } from "../limits.ts";
+import type { ServiceLog } from "../log/service-log.ts";
 
 export type RemovePath = (path: string) => Promise<void>;
 
@@ -28,4 +32,28 @@ export async function removeVmFiles(paths: VmFolder, remove: RemovePath = remove
 
 function isNoFolder(thrown: unknown): boolean {
   return thrown instanceof Error && "code" in thrown && thrown.code === "ENOTDIR";
+}
+
+export interface RemovalParts {
+  readonly layout: HomeLayout;
+  readonly log: ServiceLog;
+  /** For fault injection. */
+  readonly removePath?: RemovePath;
+}
+
+/** The same, tried again where files resist. Throws Failure "internal": a later start goes on. */
+export async function removeFilesOf(parts: RemovalParts, id: string): Promise<void> {
+  const { layout, log } = parts;
+  for (let tries = 1; ; tries++) {
+    try {
+      return await removeVmFiles(vmFolder(layout, id), parts.removePath ?? removePath);
+    } catch (thrown) {
+      log("error", "cannot remove files", { vm_id: id, tries, cause: messageOf(thrown) });
+      if (tries >= VM_LIMITS.removeTries) {
+        const text = `Cannot delete VM "${id}": its files resist, it will be tried again`;
+        throw apiFailure("internal", text, { cause: thrown });
+      }
+      await sleep(TIMES.removeRetryMs);
+    }
+  }
 }
