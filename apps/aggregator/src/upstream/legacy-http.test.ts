@@ -196,3 +196,41 @@ test("a stream that is cut goes on where it was, when the server wanted", async 
   expect(asked.map(({ from }) => from)).toEqual(["e1", "e2"]);
   expect((asked[0]?.at ?? 0) - startedAt).toBeGreaterThan(280);
 });
+
+test("a call that is refused as if there were no session takes nothing from another one that runs on it", async () => {
+  let listening: ReturnType<typeof sendEvents> | undefined;
+  let sessions = 0;
+  const server = await httpServer((asked) => {
+    const { request, response, message } = asked;
+    if (request.method === "GET" && sessions === 1) {
+      listening = sendEvents(response);
+      return;
+    }
+    if (message.method === "initialize") sessions += 1;
+    if (plainHandshake(asked, `s${sessions}`)) return;
+    if (message.result !== undefined) return void response.writeHead(202).end();
+    if (message.params?.name === "slow") return void response.writeHead(202).end();
+    if (message.params?.name === "odd") return void response.writeHead(400).end("no");
+    sendJson(response, answer(message.id, "{}"));
+  });
+  const one = oneServer(server.url);
+  const slow = one.call({
+    params: { name: "slow" },
+    client: { elicitation: true },
+    onRequest: (_, call) => call.respond('{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}'),
+  });
+  await vi.waitFor(() => expect(server.messages.at(-1)?.params?.name).toBe("slow"));
+  await vi.waitFor(() => expect(listening).toBeDefined());
+  const { id } = server.messages.at(-1) ?? {};
+  await expect(one.call({ params: { name: "odd" } }).outcome).rejects.toMatchObject({
+    kind: "upstream_failed",
+  });
+  await one.call({ params: { name: "next" } }).outcome;
+  expect(sessions).toBe(2);
+  listening?.event({ jsonrpc: "2.0", id: "q", method: "elicitation/create", params: { message: "?" } });
+  await vi.waitFor(() => expect(server.messages.at(-1)?.result).toEqual({ action: "accept" }));
+  expect(server.requests.at(-1)?.headers["mcp-session-id"]).toBe("s1");
+  listening?.event(answer(id, RAW));
+  expect(await slow.outcome).toEqual({ kind: "result", text: RAW });
+  await vi.waitFor(() => expect(one.http.openCount).toBe(0));
+});

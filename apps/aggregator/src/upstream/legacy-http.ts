@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { Failure, sleep } from "@capsem/base";
+import { type Deferred, defer, Failure, sleep } from "@capsem/base";
 import { NOTIFICATIONS, notificationText, requestText } from "@capsem/mcp-protocol";
 import type { HttpHeader, HttpResponse } from "@capsem/net";
 import { EventStreamParser, readEvents } from "../event-stream.ts";
@@ -37,6 +37,8 @@ class LegacyHttpSession implements Session {
   /** Whose answers are to come there. */
   readonly #elsewhere = new Set<OpenCall>();
   #isOver = false;
+  /** Resolves when the last call of a session that takes no more has ended. */
+  #idle: Deferred<void> | undefined;
 
   constructor(parts: SessionParts) {
     this.#parts = parts;
@@ -73,6 +75,7 @@ class LegacyHttpSession implements Session {
       if (!call.isOver || !(thrown instanceof Failure)) throw thrown;
     } finally {
       this.#inbox.remove(call);
+      if (this.#inbox.openCount === 0) this.#idle?.resolve();
     }
   }
 
@@ -91,6 +94,11 @@ class LegacyHttpSession implements Session {
   async close(): Promise<void> {
     const hadSession = this.#sessionId !== undefined && !this.#isOver;
     this.#isOver = true;
+    // What the server says to them, and is told of them, goes by what belongs to no call.
+    if (this.#inbox.openCount > 0) {
+      this.#idle ??= defer();
+      await this.#idle.promise;
+    }
     this.#life.abort(new Failure("cancelled", "the session is over"));
     if (!hadSession) return;
     try {
@@ -205,7 +213,7 @@ class LegacyHttpSession implements Session {
   async #listen(): Promise<void> {
     const parser = new EventStreamParser();
     const meter = new StreamMeter(UPSTREAM_LIMITS.streamBytesMax);
-    for (let failures = 0; !this.#isOver; ) {
+    for (let failures = 0; !this.#life.signal.aborted; ) {
       const heard = await this.#listenOnce(parser, (bytes) => meter.count(bytes));
       if (heard === "none") return;
       failures = heard === "ended" ? 0 : failures + 1;
@@ -255,7 +263,7 @@ class LegacyHttpSession implements Session {
   #cancelled(call: OpenCall): void {
     const abort = () => call.wire.abort(call.signal.reason);
     // A handshake is not cancelled by a message.
-    if (this.#isOver || this.#facts === undefined) {
+    if (this.#life.signal.aborted || this.#facts === undefined) {
       abort();
       return;
     }
