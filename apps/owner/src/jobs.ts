@@ -14,6 +14,8 @@ import type { GuestLink } from "./guest-link.ts";
 import { JobSpool } from "./job-spool.ts";
 import { OWNER_LIMITS } from "./limits.ts";
 
+const SIGKILL = 9;
+
 export interface Job {
   readonly id: string;
   readonly command: readonly string[];
@@ -91,9 +93,20 @@ export class Jobs {
       stream.reset("cancelled");
       job.spool.remove();
       this.#jobs.delete(job.id);
+      if (cause instanceof Failure && cause.kind === "unresponsive") void this.#killUnheard(job.id);
       throw cause;
     }
     this.#forgetOld();
+  }
+
+  /** Nobody knows of it any more, and the guest may begin it yet: this reaches it behind the request to do so. */
+  async #killUnheard(id: string): Promise<void> {
+    try {
+      await this.#link.requests.ask("job_signal", { job: id, signal: SIGKILL, tree: true });
+    } catch (thrown) {
+      if (thrown instanceof Failure && thrown.kind === "job_not_found") return;
+      this.#log("warning", "a job that was given up may run", { job: id, cause: messageOf(thrown) });
+    }
   }
 
   async wait(id: string, signal: AbortSignal): Promise<OwnerJobEnd> {
