@@ -1,16 +1,17 @@
 import { Socket } from "node:net";
 import type { SecureContext } from "node:tls";
-import { EGRESS_CONTROL_METHODS, EGRESS_SERVICE_METHODS, type WorkerPlan } from "@capsem/api";
-import { Failure, messageOf, Slots, within } from "@capsem/base";
+import { EGRESS_CONTROL_METHODS, type WorkerPlan } from "@capsem/api";
+import { messageOf, Slots, within } from "@capsem/base";
 import type { Seal } from "@capsem/jail";
 import type { Native } from "@capsem/native";
 import { createPeer, type Handler, type Peer } from "@capsem/rpc";
 import type { Log } from "@capsem/worker";
 import { readGrants } from "@capsem/worker";
+import { admit } from "./admission.ts";
 import { Clients } from "./clients.ts";
-import type { AdmissionRequest, DiallerParts } from "./dialler.ts";
+import type { DiallerParts } from "./dialler.ts";
 import { HttpPool } from "./http-pool.ts";
-import type { Admission } from "./lease.ts";
+import type { LeaseEnd } from "./lease.ts";
 import { EGRESS_LIMITS } from "./limits.ts";
 
 export interface LifeParts {
@@ -42,7 +43,16 @@ export async function live(parts: LifeParts): Promise<void> {
     handlers: { "egress.revoke": (raw) => revoke(clients, raw) } satisfies Record<string, Handler>,
     onInternalError: onFault,
   });
-  const clients = new Clients({ dialling: (client) => dialling(client, service, parts), log, onFault });
+  let leases = 0;
+  const newLease = () => {
+    leases += 1;
+    return `lease_${leases}`;
+  };
+  const clients = new Clients({
+    dialling: (client) => dialling(client, service, newLease, parts),
+    log,
+    onFault,
+  });
   const stop = new AbortController();
   const ready = { unconfined: [...missing], notes: [...notes] };
   await service.call("worker.ready", ready, { timeoutMs: EGRESS_LIMITS.readyTimeoutMs });
@@ -66,53 +76,23 @@ export async function live(parts: LifeParts): Promise<void> {
 function dialling(
   client: string,
   service: Peer,
+  newLease: () => string,
   { secureContext, monotonicMs, log }: LifeParts,
 ): DiallerParts {
   const slots = new Slots(EGRESS_LIMITS.admissionsMax, EGRESS_LIMITS.admissionsWaitingMax);
+  const done = (end: LeaseEnd) => {
+    service.call("egress.done", end, { timeoutMs: EGRESS_LIMITS.doneTimeoutMs }).catch((thrown: unknown) => {
+      // Whose leases are open when this process ends is known to the service.
+      log("warning", "the end of a lease was not taken", { lease: end.lease, cause: messageOf(thrown) });
+    });
+  };
+  const admission = { call: service.call, done, slots, newLease };
   return {
-    admit: (request, signal) => admit(service, slots, client, request, signal),
-    done: (end) => {
-      service
-        .call("egress.done", end, { timeoutMs: EGRESS_LIMITS.doneTimeoutMs })
-        .catch((thrown: unknown) => {
-          // Whose leases are open when this process ends is known to the service.
-          log("warning", "the end of a lease was not taken", { lease: end.lease, cause: messageOf(thrown) });
-        });
-    },
+    admit: (request, signal) => admit(admission, client, request, signal),
+    done,
     openPool: (options) => HttpPool.open({ ...options, secureContext }),
     nowMs: monotonicMs,
   };
-}
-
-async function admit(
-  service: Peer,
-  slots: Slots,
-  client: string,
-  { server, url, method, headers, traceId, timeoutMs }: AdmissionRequest,
-  signal: AbortSignal | undefined,
-): Promise<Admission> {
-  const place = slots.take(signal);
-  if (place === null) {
-    throw new Failure("upstream_failed", "Cannot fetch: too many requests wait to be admitted", {
-      retryable: true,
-    });
-  }
-  const leave = await place;
-  try {
-    const params = { client, server, url, method, headers, trace_id: traceId };
-    const answer = await service.call("egress.admit", params, {
-      // A person may be asked about one that rules judge: its caller's time counts.
-      ...(server !== null
-        ? { timeoutMs: EGRESS_LIMITS.admitTimeoutMs }
-        : timeoutMs === null
-          ? {}
-          : { timeoutMs }),
-      ...(signal === undefined ? {} : { signal }),
-    });
-    return EGRESS_SERVICE_METHODS["egress.admit"].result.parse(answer);
-  } finally {
-    leave();
-  }
 }
 
 async function revoke(clients: Clients, raw: unknown): Promise<Record<string, never>> {

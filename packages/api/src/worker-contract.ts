@@ -381,6 +381,8 @@ export const EGRESS_SERVICE_METHODS = {
     params: z.strictObject({
       /** The grant's name of who asked: `aggregator:SCOPE`. */
       client: z.string(),
+      /** The name of the lease, if there comes to be one: whoever loses the answer can say that it is over. */
+      lease: z.string().min(1).max(64),
       server: z.string().nullable(),
       url: z.string(),
       method: z.string(),

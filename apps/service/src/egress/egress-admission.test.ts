@@ -479,3 +479,18 @@ test("a call of another shape is none", async () => {
   expect((await failureOf(admit({ url: 1 as unknown as string }))).kind).toBe("invalid_input");
   expect((await failureOf(admit({ extra: 1 } as object))).kind).toBe("invalid_input");
 });
+
+test("a lease whose answer was lost is ended by the name that it was asked for with", async () => {
+  const { policy, names, admission, admit, done, rows, log } = await admissionRig();
+  policy.rules(DOCS);
+  names.set("docs.example.com", PUBLIC);
+  await admit({ lease: "lease_lost" });
+  expect(admission.openCount).toBe(1);
+  await done({ lease: "lease_lost", error: "cancelled" });
+  await done({ lease: "lease_never", error: "cancelled" });
+  expect([admission.openCount, rows().map(({ outcome }) => outcome), log]).toEqual([0, ["cancelled"], []]);
+  // A second one of a name ends the first: nothing is forgotten.
+  await admit({ lease: "lease_twice" });
+  await admit({ lease: "lease_twice" });
+  expect([admission.openCount, rows().at(-1)?.outcome]).toEqual([1, "interrupted"]);
+});

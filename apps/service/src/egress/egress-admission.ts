@@ -1,5 +1,5 @@
 import { type ContractParams, type ContractResult, EGRESS_SERVICE_METHODS, HOST_SCOPE } from "@capsem/api";
-import { Failure, messageOf, newId } from "@capsem/base";
+import { Failure, messageOf } from "@capsem/base";
 import { judgeUrl, parseUrl, type Target } from "@capsem/net";
 import type { PolicySnapshot, ServerInForce } from "@capsem/policy";
 import type { Handler, Peer, RpcContext } from "@capsem/rpc";
@@ -79,7 +79,9 @@ export class EgressAdmission {
       "egress.admit": (raw, context) => this.#admit(parsed("egress.admit", raw), context, open),
       "egress.done": async (raw) => {
         const { lease, ...end } = parsed("egress.done", raw);
-        if (!open.end(lease, end)) this.#parts.log("warning", "a lease ended that is none", { lease });
+        // Who has lost an answer says so of what may never have been.
+        if (!open.end(lease, end) && end.error !== "cancelled")
+          this.#parts.log("warning", "a lease ended that is none", { lease });
         return {};
       },
     };
@@ -187,7 +189,7 @@ export class EgressAdmission {
     }
     if (signal.aborted) throw new Failure("cancelled", `Cannot dial ${target.host}: its caller has gone`);
     const added = { addresses: JSON.stringify(resolved.addresses), credential_ref: lent.refs[0] ?? null };
-    const lease = newId("lease", this.#parts.random);
+    const { lease } = asked;
     open.add(lease, {
       ...{ client: client.name, server, declaration, refs: lent.refs, sinceMs: this.#parts.monotonicMs() },
       end: (end) => this.#ended(client, who, dialled, added, end),
@@ -223,7 +225,7 @@ export class EgressAdmission {
         act.close("cancelled", "cancelled");
         throw new Failure("cancelled", "Cannot fetch: its caller has gone");
       }
-      const lease = newId("lease", this.#parts.random);
+      const { lease } = asked;
       const sinceMs = this.#parts.monotonicMs();
       open.add(lease, {
         ...{ client: client.name, server: null, declaration: "", refs: [], sinceMs },

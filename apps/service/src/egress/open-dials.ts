@@ -41,8 +41,9 @@ export class OpenDials {
     return this.#dials.size >= EGRESS_ADMISSION_LIMITS.openMax;
   }
 
-  /** Of a life that is over it ends at once: its admission was under way. */
+  /** Of a life that is over it ends at once: its admission was under way. So does another one of that name. */
   add(lease: string, dial: OpenDial): void {
+    this.#dials.get(lease)?.end(null);
     if (this.#isOver) dial.end(null);
     else this.#dials.set(lease, dial);
   }

@@ -1,5 +1,5 @@
 // The admission behind its real boundary and real credentials, with rules, rows, asks and names that a test sets.
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -86,6 +86,7 @@ export async function admissionRig({ builtinGrants = [], revoke }: AdmissionRigO
         {
           ...{
             client: "aggregator:host",
+            lease: `lease_${randomUUID()}`,
             server: "docs",
             url: "https://docs.example.com/mcp",
             method: "POST",
