@@ -2,13 +2,12 @@ import { Failure, writeU32 } from "@capsem/base";
 import { MCP_LIMITS, RECORD_TYPES, type RecordKind } from "@capsem/mcp-protocol";
 
 /**
- * A message of a server: text, or UTF-8 that is too large to be made into text without need. A string of 10 MB costs
+ * A message of a server: text, or UTF-8 that is too large to be made into text without need, and back: new memory costs
  * more than all else that is done with such an answer.
  */
 export type Message = string | Uint8Array;
 
-/** From this size on Node keeps a string of single bytes outside of its heap, where it costs little. */
-export const LARGE_BYTES_MIN = 1_048_576;
+export const LARGE_BYTES_MIN = 65_536;
 
 /** `bytes` is what came, whole. */
 export function messageOf(bytes: Uint8Array): Message {
@@ -20,16 +19,9 @@ export function textOf(message: Message): string {
   return bufferOf(message).toString("utf8");
 }
 
-/**
- * One character a byte: what is JSON's own in it stands where it does in the text, so that spans can be found in it.
- * `spanBytes` makes of a span what it was.
- */
+/** One character a byte: what is JSON's own stands where it does in the bytes, so that spans can be found in it. */
 export function byteText(bytes: Uint8Array): string {
   return bufferOf(bytes).toString("latin1");
-}
-
-export function spanBytes(span: string): Uint8Array {
-  return Buffer.from(span, "latin1");
 }
 
 /** As `encodeRecord` has it, in two parts, so that the large one is not copied. */

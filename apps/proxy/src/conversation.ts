@@ -20,9 +20,9 @@ export interface Client {
   /**
    * A whole JSON-RPC message for it. `about` is the id (as JSON text) of the client's request that it belongs to: an
    * answer, progress, a request of a server in the course of it; null for what belongs to none. False: there is no way
-   * to it, such as a client over HTTP that waits on no stream.
+   * to it, such as a client over HTTP that waits on no stream. `encoded`: an answer that is large, in UTF-8 and in parts.
    */
-  send(message: string, about: string | null): Promise<boolean>;
+  send(message: string, about: string | null, encoded?: readonly Uint8Array[]): Promise<boolean>;
   /** Aborts when it is gone. */
   readonly gone: AbortSignal;
 }

@@ -1,4 +1,4 @@
-import type { ProxyFact } from "@capsem/api";
+import type { FactToSend, ProxyFact } from "@capsem/api";
 import { type Deferred, defer } from "@capsem/base";
 import { expect, test } from "vitest";
 import { Facts } from "./facts.ts";
@@ -12,7 +12,7 @@ const fact = (rule_id: string): ProxyFact => ({
   ...{ kind: "decision", who, event: { type: "mcp.event" }, policy_digest: "0" },
   decision: { action: "allow", rule_id, reason: "" },
 });
-const ruleOf = (each: ProxyFact) => (each.kind === "decision" ? each.decision.rule_id : "");
+const ruleOf = (each: FactToSend) => (each.kind === "decision" ? each.decision.rule_id : "");
 
 const NEVER = new AbortController().signal;
 

@@ -1,4 +1,4 @@
-import type { FactCredit, ProxyFact } from "@capsem/api";
+import type { FactCredit, FactToSend } from "@capsem/api";
 import { type Deferred, defer, Failure, messageOf, within } from "@capsem/base";
 import type { Log } from "@capsem/worker";
 import { untilAborted } from "./call/until-aborted.ts";
@@ -11,12 +11,12 @@ export interface Refusing {
 
 export interface FactsOptions {
   /** Hands one append to the service's channel before it returns; the answer comes later. `bytes`: of the credit. */
-  readonly append: (facts: readonly ProxyFact[], bytes: number) => Promise<unknown>;
+  readonly append: (facts: readonly FactToSend[], bytes: number) => Promise<unknown>;
   readonly log: Log;
 }
 
 interface Taken {
-  readonly fact: ProxyFact;
+  readonly fact: FactToSend;
   readonly bytes: number;
 }
 
@@ -104,7 +104,7 @@ export class Facts {
    * Throws Failure when it cannot be recorded: then nothing of it is done. `bytes` are those of its payload. `hasWaited`:
    * for its turn, which is its room.
    */
-  takeIntent(fact: ProxyFact, bytes: number, hasWaited = false): void {
+  takeIntent(fact: FactToSend, bytes: number, hasWaited = false): void {
     if (this.#refusing !== null) throw new Failure(this.#refusing.kind, this.#refusing.message);
     if (!hasWaited && !this.#fits(bytes)) throw noRoom();
     this.#push(fact, bytes);
@@ -113,7 +113,7 @@ export class Facts {
   }
 
   /** Of what was begun already: it is sent whatever the credit is. */
-  takeEnd(fact: ProxyFact, bytes: number): void {
+  takeEnd(fact: FactToSend, bytes: number): void {
     this.#push(fact, bytes);
     if (!this.#isScheduled) this.#timer ??= setTimeout(() => this.flush(), PROXY_LIMITS.endsWaitMs);
   }
@@ -184,7 +184,7 @@ export class Facts {
     if (this.#queue.length > 0) this.flush();
   }
 
-  #push(fact: ProxyFact, payloadBytes: number): void {
+  #push(fact: FactToSend, payloadBytes: number): void {
     const bytes = payloadBytes + PROXY_LIMITS.factBytes;
     this.#credit = { facts: this.#credit.facts - 1, bytes: this.#credit.bytes - bytes };
     this.#queue.push({ fact, bytes });

@@ -44,6 +44,10 @@ function newLane(): GuestLane {
 
 /** One framed request, and its answer. */
 async function ask(mux: Mux, method: string, params: unknown): Promise<Message> {
+  return JSON.parse(await askText(mux, method, params)) as Message;
+}
+
+async function askText(mux: Mux, method: string, params: unknown): Promise<string> {
   const stream = mux.open(PORTS.traffic.number, "");
   await stream.write(encodeMetaLine("agent"));
   const text = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
@@ -58,7 +62,7 @@ async function ask(mux: Mux, method: string, params: unknown): Promise<Message> 
   }
   stream.end();
   stream.reset("cancelled");
-  return JSON.parse(answers[0] ?? "") as Message;
+  return answers[0] ?? "";
 }
 
 const called = { name: "local__echo", arguments: { a: 1 } };
@@ -99,6 +103,31 @@ test("a lane outlives its proxy: the next one serves it, whatever the last one l
   await serve(last);
   expect(await ask(await third.mux, "tools/call", called)).toMatchObject(answered);
 });
+
+const SPELT = '{ "content" : [{"type":"text","text":"FILL"}], "n":1.50e+1,\t"isError" :false }';
+test.each(["", "x", "é🙂\\u00e9\\n "])(
+  "an answer of a megabyte of %j is given and recorded as it was written",
+  async (filler) => {
+    const lane = newLane();
+    const { lane: from, mux } = lane.expect();
+    const proxy = start({ lane: { fd: lane.hostFd, start: from } });
+    const builtin = await serve(proxy);
+    const raw = SPELT.replace("FILL", filler.repeat(1_100_000 / Math.max(1, filler.length)));
+    builtin.servers.set("local", {
+      tools: [tool("echo")],
+      serve: async () => ({ raw }),
+    });
+    const text = await askText(await mux, "tools/call", called);
+    expect(text === `{"jsonrpc":"2.0","id":1,"result":${raw}}`).toBe(true);
+    await expect.poll(() => proxy.service.calls.length, { timeout: 10_000 }).toBe(1);
+    const [call] = proxy.service.calls;
+    const bytes = Buffer.byteLength(raw);
+    expect(call?.call.bytes_received).toBe(bytes);
+    if (filler === "") return;
+    expect(call?.bodies?.response?.bytes).toBe(bytes);
+    expect(call?.bodies?.response?.text === raw).toBe(true);
+  },
+);
 
 test("a host's proxy has no lane, and serves the host's calls", async () => {
   const proxy = start();

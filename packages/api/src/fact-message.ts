@@ -10,11 +10,24 @@ export interface FactsMessage {
 }
 
 type CallFact = Extract<ProxyFact, { kind: "call" }>;
-type Body = NonNullable<NonNullable<CallFact["bodies"]>["request"]>;
 
-export function encodeFacts(facts: readonly ProxyFact[]): FactsMessage {
+/** As a proxy has it before it leaves: the text of a body may be in UTF-8 already. */
+interface BodyToSend {
+  readonly text: string | Uint8Array;
+  readonly bytes: number;
+}
+export type FactToSend =
+  | Exclude<ProxyFact, CallFact>
+  | (Omit<CallFact, "bodies"> & {
+      readonly bodies?: { readonly request?: BodyToSend; readonly response?: BodyToSend };
+    });
+
+export function encodeFacts(facts: readonly FactToSend[]): FactsMessage {
   const bodies: Uint8Array[] = [];
-  const apart = ({ text, bytes }: Body) => ({ text: bodies.push(Buffer.from(text)) - 1, bytes });
+  const apart = ({ text, bytes }: BodyToSend) => ({
+    text: bodies.push(typeof text === "string" ? Buffer.from(text) : text) - 1,
+    bytes,
+  });
   const list = facts.map((fact) => {
     if (fact.kind !== "call" || fact.bodies === undefined) return fact;
     const { request, response } = fact.bodies;

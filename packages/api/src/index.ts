@@ -1,7 +1,7 @@
 export { checkEnv } from "./env-table.ts";
 export { apiFailure, ERROR_KINDS, ERRORS, type ErrorKind, isErrorKind, toApiFailure } from "./error-table.ts";
 export { type ServiceEvent, serviceEvent } from "./event-schema.ts";
-export { decodeFacts, encodeFacts, type FactsMessage } from "./fact-message.ts";
+export { decodeFacts, encodeFacts, type FactsMessage, type FactToSend } from "./fact-message.ts";
 export { type FileInfo, fileInfo } from "./file-routes.ts";
 export { type Fault, faultLine, type Parsed, parseOrFaults } from "./issue-text.ts";
 export { JOB_LIMITS } from "./job-limits.ts";

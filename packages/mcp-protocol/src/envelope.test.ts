@@ -35,6 +35,7 @@ test("parameters and results are the text that was sent", () => {
     kind: "result",
     idText: '"a"',
     resultText: params,
+    resultFrom: 46,
   });
   expect(readEnvelope(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`)).toEqual({
     kind: "notification",
@@ -46,6 +47,7 @@ test("parameters and results are the text that was sent", () => {
     kind: "error",
     idText: "0",
     errorText: error,
+    errorFrom: 9,
   });
 });
 

@@ -34,12 +34,16 @@ export interface ResultEnvelope {
   readonly kind: "result";
   readonly idText: string;
   readonly resultText: string;
+  /** Where it stands in the message. */
+  readonly resultFrom: number;
 }
 export interface ErrorEnvelope {
   readonly kind: "error";
   /** Null where the peer could not tell which request it means. */
   readonly idText: string | null;
   readonly errorText: string;
+  /** Where it stands in the message. */
+  readonly errorFrom: number;
 }
 export type Envelope = RequestEnvelope | NotificationEnvelope | ResultEnvelope | ErrorEnvelope;
 
@@ -88,13 +92,16 @@ function answered(text: string, spans: Map<string, Span>, idText: string | undef
     if (idText === undefined) throw invalid("a result has no id", idText);
     checkedId(idText);
     if (result.charCodeAt(0) !== CHAR.openObject) throw invalid("result is not an object", idText);
-    return { kind: "result", idText, resultText: result };
+    return { kind: "result", idText, resultText: result, resultFrom: spans.get("result")?.[0] ?? 0 };
   }
   if (error === undefined) throw invalid("it has no method, result or error", idText);
   if (error.charCodeAt(0) !== CHAR.openObject) throw invalid("error is not an object", idText);
-  if (idText === undefined || idText === "null") return { kind: "error", idText: null, errorText: error };
+  const errorFrom = spans.get("error")?.[0] ?? 0;
+  if (idText === undefined || idText === "null") {
+    return { kind: "error", idText: null, errorText: error, errorFrom };
+  }
   checkedId(idText);
-  return { kind: "error", idText, errorText: error };
+  return { kind: "error", idText, errorText: error, errorFrom };
 }
 
 /** What a message is, from as little of it as tells: the value of `result` or `error` is not looked at. */

@@ -50,7 +50,12 @@ test("records come back, whatever the cuts", () => {
     { kind: "error", text: "7" },
   ];
   const bytes = concat(records.map(({ kind, text }) => encodeRecord(kind, text)));
-  for (const cut of [1, 2, 5, 6, 1_000, 65_536, bytes.length]) expect(decode(bytes, cut)).toEqual(records);
+  for (const cut of [1, 2, 5, 6, 1_000, 65_536, bytes.length]) {
+    const decoded = decode(bytes, cut);
+    expect(decoded.map(({ kind, text }) => ({ kind, text }))).toEqual(records);
+    const kept = decoded.map((record) => record.bytes && Buffer.from(record.bytes).toString());
+    expect(kept).toEqual([undefined, undefined, records[2]?.text, undefined]);
+  }
 });
 
 test("a broken record is refused, at any cut", () => {

@@ -27,7 +27,12 @@ export type RecordKind = keyof typeof RECORD_TYPES;
 export interface McpRecord {
   readonly kind: RecordKind;
   readonly text: string;
+  /** The same as it came, where it is large: to pass it on without making it anew. */
+  readonly bytes?: Uint8Array;
 }
+
+/** From this size on a record keeps its bytes beside its text. */
+const KEPT_BYTES_MIN = 16_384;
 
 /** As much of a stream as records need. */
 export interface RecordStream {
@@ -137,7 +142,9 @@ export class RecordDecoder {
   #record(bytes: Uint8Array): McpRecord {
     try {
       const kind = KINDS[bytes[0] ?? 0] as RecordKind;
-      return { kind, text: strictUtf8.decode(bytes.subarray(HEADER_BYTES)) };
+      const body = bytes.subarray(HEADER_BYTES);
+      const text = strictUtf8.decode(body);
+      return body.length < KEPT_BYTES_MIN ? { kind, text } : { kind, text, bytes: body };
     } catch (cause) {
       throw new Failure("bad_message", "Cannot read record: it is not UTF-8", { cause });
     }

@@ -1,5 +1,5 @@
 import { concat, Failure, writeU32 } from "@capsem/base";
-import { decodeMessagePack, encodeMessagePack, type MuxStream } from "@capsem/wire";
+import { decodeMessagePack, encodeMessagePackParts, type MuxStream } from "@capsem/wire";
 import * as z from "zod";
 import { RPC_LIMITS } from "./limits.ts";
 
@@ -42,16 +42,19 @@ export function parseAnswer(bytes: Uint8Array): Answer {
   return parse(answer, bytes, "answer");
 }
 
-/** `[u32 length][MessagePack]`, in one or two parts. Throws Failure("too_large") before a byte is sent. */
+/** `[u32 length][MessagePack]`, in parts. Throws Failure("too_large") before a byte is sent. */
 export function encodeMessage(message: Request | Answer): readonly Uint8Array[] {
-  const body = encodeMessagePack(message);
-  if (body.length > RPC_LIMITS.messageBytesMax) {
+  const body = encodeMessagePackParts(message);
+  let bytes = 0;
+  for (const part of body) bytes += part.length;
+  if (bytes > RPC_LIMITS.messageBytesMax) {
     const limit = RPC_LIMITS.messageBytesMax;
-    throw new Failure("too_large", `Cannot send message: ${body.length} bytes, more than ${limit}`);
+    throw new Failure("too_large", `Cannot send message: ${bytes} bytes, more than ${limit}`);
   }
   const length = new Uint8Array(4);
-  writeU32(length, 0, body.length);
-  return body.length <= JOINED_BYTES_MAX ? [concat([length, body])] : [length, body];
+  writeU32(length, 0, bytes);
+  const [first = length, ...rest] = body;
+  return first.length <= JOINED_BYTES_MAX ? [concat([length, first]), ...rest] : [length, ...body];
 }
 
 /** Queued at once, so that an `end` right behind it leaves in the same system call. */

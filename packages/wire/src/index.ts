@@ -54,6 +54,7 @@ export { WIRE_LIMITS } from "./limits.ts";
 export {
   encodeMcpEnd,
   encodeMcpMessage,
+  encodeMcpParts,
   MCP_FRAME_FLAGS,
   MCP_FRAME_MAGIC,
   MCP_FRAME_PREFIX_BYTES,
@@ -69,7 +70,7 @@ export { McpFrameReader } from "./mcp-frame-reader.ts";
 export { createMemoryLink, type LinkEnd, type LinkOptions } from "./memory-link.ts";
 export * from "./message-table.ts";
 export { encodeMetaLine, type MetaLine, parseMetaLine } from "./meta-line.ts";
-export { decodeMessagePack, encodeMessagePack } from "./msgpack.ts";
+export { decodeMessagePack, encodeMessagePack, encodeMessagePackParts } from "./msgpack.ts";
 export { createMux } from "./mux.ts";
 export { LANES, type LaneName, PORTS, type PortName } from "./port-table.ts";
 export { prefixedStream } from "./prefixed-stream.ts";

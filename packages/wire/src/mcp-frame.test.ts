@@ -1,6 +1,12 @@
 /** Byte vectors of MCP frames. Another implementation can run them as they are. */
 import { expect, test } from "vitest";
-import { encodeMcpEnd, encodeMcpMessage, McpFrameFault, type McpMessage } from "./mcp-frame.ts";
+import {
+  encodeMcpEnd,
+  encodeMcpMessage,
+  encodeMcpParts,
+  McpFrameFault,
+  type McpMessage,
+} from "./mcp-frame.ts";
 import { McpFrameReader } from "./mcp-frame-reader.ts";
 
 const REQUEST = "00000015 4d43 01 10 00000001 0000 0003 00000002 676974 7b7d";
@@ -171,6 +177,35 @@ test("what is written is the vector", () => {
   expect(hex({ streamId: 1, processName: "git" }, "{}")).toBe(REQUEST.replaceAll(" ", ""));
   expect(hex({ streamId: 0, processName: "" }, "{}")).toBe(NOTIFICATION.replaceAll(" ", ""));
   expect(Buffer.from(encodeMcpEnd()).toString("hex")).toBe(END);
+});
+
+const PARTS: readonly (readonly string[])[] = [
+  [],
+  ["{}"],
+  ["{", "", '"a":1', "}"],
+  ['{"text":"', "é".repeat(2_100), '"}'],
+  ['{"text":"', "x".repeat(1_048_567), '"}'],
+  ["x".repeat(1_048_576), "y".repeat(1_048_576), "z"],
+  ["x".repeat(2_500_000), "y".repeat(700_000)],
+];
+for (const parts of PARTS) {
+  const lengths = parts.map(({ length }) => length).join(" + ");
+  test(`a message in parts of ${lengths === "" ? "nothing" : lengths} makes the frames that it makes whole`, () => {
+    const head = { streamId: 5, processName: "git" };
+    const buffers = encodeMcpParts(
+      head,
+      parts.map((part) => new Uint8Array(Buffer.from(part))),
+    );
+    const whole = encodeMcpMessage(head, parts.join(""));
+    expect(Buffer.concat(buffers).equals(Buffer.concat(whole))).toBe(true);
+  });
+}
+
+test("parts that are too long together are no message", () => {
+  const part = new Uint8Array(8_388_608);
+  const head = { streamId: 1, processName: "" };
+  expect(encodeMcpParts(head, [part, part])[1]?.buffer).toBe(part.buffer);
+  expect(() => encodeMcpParts(head, [part, part, Uint8Array.of(1)])).toThrow("16777217 bytes");
 });
 
 test("a long message is cut into frames and joined again, at any cut", () => {

@@ -1,4 +1,4 @@
-import { Failure, utf8 } from "@capsem/base";
+import { concat, Failure, utf8 } from "@capsem/base";
 import { getU32, putU32 } from "./frame.ts";
 import { MCP_FRAME_LIMITS } from "./mcp-frame-limits.ts";
 import { cleanProcessName } from "./process-name.ts";
@@ -113,6 +113,39 @@ export function encodeMcpMessage(head: McpMessageHead, text: string): Uint8Array
   return frames;
 }
 
+/** From this size on a payload is not copied behind its header. */
+const COPIED_BYTES_MAX = 4_096;
+
+/**
+ * The same of a message in UTF-8 that comes in parts. These stay the caller's, and unchanged until they have left. Throws
+ * Failure("too_large").
+ */
+export function encodeMcpParts(head: McpMessageHead, parts: readonly Uint8Array[]): Uint8Array[] {
+  let left = 0;
+  for (const part of parts) left += part.length;
+  if (left > MCP_FRAME_LIMITS.messageBytesMax) {
+    throw new Failure("too_large", `Cannot send message: ${left} bytes`);
+  }
+  const name = utf8(cleanProcessName(head.processName));
+  if (left <= COPIED_BYTES_MAX) return [encodeMcpFrame(head.streamId, false, name, concat(parts))];
+  const buffers: Uint8Array[] = [];
+  let room = 0;
+  for (const part of parts) {
+    for (let at = 0; at < part.length; ) {
+      if (room === 0) {
+        room = Math.min(left, MCP_FRAME_LIMITS.payloadBytesMax);
+        left -= room;
+        buffers.push(encodeMcpHead(head.streamId, left > 0, name, room));
+      }
+      const taken = part.subarray(at, at + room);
+      buffers.push(taken);
+      at += taken.length;
+      room -= taken.length;
+    }
+  }
+  return buffers;
+}
+
 /** The word that ends a session. */
 export function encodeMcpEnd(): Uint8Array {
   return new Uint8Array(4);
@@ -124,8 +157,18 @@ function encodeMcpFrame(
   name: Uint8Array,
   payload: Uint8Array,
 ): Uint8Array {
-  const frame = new Uint8Array(MCP_FRAME_PREFIX_BYTES + name.length + payload.length);
-  putU32(frame, 0, frame.length - 4);
+  return concat([encodeMcpHead(streamId, hasMore, name, payload.length), payload]);
+}
+
+/** Of a frame all but its payload. */
+function encodeMcpHead(
+  streamId: number,
+  hasMore: boolean,
+  name: Uint8Array,
+  payloadBytes: number,
+): Uint8Array {
+  const frame = new Uint8Array(MCP_FRAME_PREFIX_BYTES + name.length);
+  putU32(frame, 0, frame.length - 4 + payloadBytes);
   putU16(frame, 4, MCP_FRAME_MAGIC);
   frame[6] = MCP_FRAME_VERSION;
   frame[7] = MCP_FRAME_LIMITS.headerBytes;
@@ -133,9 +176,8 @@ function encodeMcpFrame(
   const notification = streamId === 0 ? MCP_FRAME_FLAGS.notification : 0;
   putU16(frame, 12, notification | (hasMore ? MCP_FRAME_FLAGS.more : 0));
   putU16(frame, 14, name.length);
-  putU32(frame, 16, payload.length);
+  putU32(frame, 16, payloadBytes);
   frame.set(name, MCP_FRAME_PREFIX_BYTES);
-  frame.set(payload, MCP_FRAME_PREFIX_BYTES + name.length);
   return frame;
 }
 

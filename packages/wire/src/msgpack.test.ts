@@ -1,6 +1,6 @@
-import { Bug, Failure } from "@capsem/base";
+import { Bug, concat, Failure } from "@capsem/base";
 import { expect, test } from "vitest";
-import { decodeMessagePack, encodeMessagePack } from "./msgpack.ts";
+import { decodeMessagePack, encodeMessagePack, encodeMessagePackParts } from "./msgpack.ts";
 
 function bytesOf(hex: string): Uint8Array {
   return new Uint8Array(Buffer.from(hex.replaceAll(" ", ""), "hex"));
@@ -109,4 +109,40 @@ test("a value that cannot be encoded or decoded leaves nothing behind for the ne
   expect(() => encodeMessagePack({ before: "written", bad: new Map() })).toThrow(Bug);
   expect(() => decodeMessagePack(bytesOf("81 a9 5f 5f 70 72 6f 74 6f 5f 5f 01"))).toThrow(Failure);
   expect(decodeMessagePack(encodeMessagePack(good))).toEqual(good);
+});
+
+const LARGE = new Uint8Array(40_000).fill(7);
+const LONG = "ü\u{1f600}".repeat(9_000);
+const IN_PARTS: [string, unknown][] = [
+  ["large bytes alone", LARGE],
+  ["a long text alone", LONG],
+  ["a member that is large, between others", { a: 1, body: LARGE, b: [undefined, null], none: undefined }],
+  [
+    "several, some in a list",
+    { params: { bodies: [LARGE, Uint8Array.of(1), LARGE], text: LONG }, last: "x" },
+  ],
+  ["one that lies deeper than parts are looked for", { a: { b: { c: { d: { e: LARGE } } } } }],
+  ["nothing large", { a: [1, "two", Uint8Array.of(3)] }],
+];
+for (const [name, value] of IN_PARTS) {
+  test(`parts mean the same as the whole: ${name}`, () => {
+    const whole = concat(encodeMessagePackParts(value));
+    expect(decodeMessagePack(whole)).toEqual(decodeMessagePack(encodeMessagePack(value)));
+  });
+}
+
+test("large bytes are a part as they are, and what is around them has parts of its own", () => {
+  const parts = encodeMessagePackParts({ a: 1, body: LARGE, b: 2 });
+  expect(parts.map((part) => part === LARGE)).toEqual([false, true, false]);
+});
+
+test("beside large bytes a Map cannot be encoded, nor a Date that lies deeper", () => {
+  expect(() => encodeMessagePackParts({ large: LARGE, bad: new Map() })).toThrow(Bug);
+  expect(() => encodeMessagePackParts({ large: LARGE, deep: [{ bad: new Date(0) }] })).toThrow(Bug);
+});
+
+test("beside large bytes a cycle cannot be encoded", () => {
+  const cycle: Record<string, unknown> = { large: LARGE };
+  cycle.self = cycle;
+  expect(() => encodeMessagePackParts(cycle)).toThrow(Bug);
 });

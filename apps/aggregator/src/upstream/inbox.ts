@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { Failure } from "@capsem/base";
 import {
   type Envelope,
@@ -15,7 +16,7 @@ import {
   withMember,
 } from "@capsem/mcp-protocol";
 import { UPSTREAM_LIMITS } from "../limits.ts";
-import { byteText, type Message, spanBytes, textOf } from "../message.ts";
+import { byteText, type Message, textOf } from "../message.ts";
 import { rude } from "./failure.ts";
 import { type ClientAnswers, isNews, type OpenCall, type Outcome } from "./open-call.ts";
 
@@ -101,19 +102,22 @@ export class Inbox {
     }
   }
 
-  /** An answer that stays bytes. False: it is none, or of several messages. */
+  /** An answer that stays bytes. False: it is none, or of several messages, or no UTF-8: as text it can be mended. */
   #answeredLarge(bytes: Uint8Array, own: OpenCall | null): boolean {
+    if (!isUtf8(bytes)) return false;
     const text = byteText(bytes);
     if (/^\s*\[/.test(text)) return false;
     const envelope = readEnvelope(text);
     if (envelope.kind === "result") {
       const call = this.#answered(envelope.idText, own);
-      call?.settle(new LargeOutcome("result", envelope.resultText), own === null);
+      const span = spanOf(bytes, envelope.resultFrom, envelope.resultText);
+      call?.settle(new LargeOutcome("result", span), own === null);
       return true;
     }
     if (envelope.kind !== "error") return false;
     const call = envelope.idText === null ? own : this.#answered(envelope.idText, own);
-    call?.settle(new LargeOutcome("error", envelope.errorText), own === null);
+    const span = spanOf(bytes, envelope.errorFrom, envelope.errorText);
+    call?.settle(new LargeOutcome("error", span), own === null);
     return true;
   }
 
@@ -210,19 +214,24 @@ export class Inbox {
   }
 }
 
-/** The bytes of a span of what `byteText` gave. */
+/** What its text is only when somebody asks for it. */
 class LargeOutcome implements Outcome {
   readonly kind: Outcome["kind"];
   readonly bytes: Uint8Array;
 
-  constructor(kind: Outcome["kind"], span: string) {
+  constructor(kind: Outcome["kind"], bytes: Uint8Array) {
     this.kind = kind;
-    this.bytes = spanBytes(span);
+    this.bytes = bytes;
   }
 
   get text(): string {
     return textOf(this.bytes);
   }
+}
+
+/** Of what `byteText` gave a text: a character is a byte. */
+function spanOf(bytes: Uint8Array, from: number, { length }: string): Uint8Array {
+  return bytes.subarray(from, from + length);
 }
 
 /** To what nobody is asked. */

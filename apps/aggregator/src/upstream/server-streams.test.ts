@@ -104,6 +104,18 @@ test("the stream of nobody goes on where it was, in the server's own time", asyn
   await vi.waitFor(() => expect(froms).toEqual([undefined, "e7"]));
 });
 
+test.each([1_000, 100_000, 1_200_000])(
+  "an answer with a text of %i bytes that is no UTF-8 has the sign for that in its place",
+  async (size) => {
+    const { one } = await streaming(({ response, message }) => {
+      const text = `{"jsonrpc":"2.0","id":${message.id},"result":{"text":"${"x".repeat(size)}\xff"}}`;
+      response.setHeader("content-type", "application/json").end(Buffer.from(text, "latin1"));
+    });
+    const { text } = await one.call().outcome;
+    expect(JSON.parse(text).text === `${"x".repeat(size)}\ufffd`).toBe(true);
+  },
+);
+
 test.each(["JSON", "events"])(
   "a large answer is the server's own bytes, in whatever spelling (%s)",
   async (form) => {

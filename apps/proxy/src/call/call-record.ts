@@ -18,6 +18,8 @@ export interface CalledTool {
   readonly isPinned: boolean;
 }
 
+/** Of a UTF-16 unit in UTF-8. */
+const UNIT_BYTES_MAX = 3;
 /** The error of a call that was done, and whose tool says that it failed. */
 const TOOL_ERROR = "tool_error";
 
@@ -31,7 +33,7 @@ export class CallRecord {
   readonly #call: CallFact["call"];
   /** As they are written for the server. */
   readonly argumentsText: string;
-  #response: string | undefined;
+  #response: Answer | undefined;
   #startedAtMs: number | undefined;
   #isOpen = false;
   #isToolError = false;
@@ -82,10 +84,10 @@ export class CallRecord {
     this.#startedAtMs = this.#clock.monotonicMs();
   }
 
-  answered({ text }: Answer, label: Label, isWhole: boolean): void {
-    this.#response = text;
+  answered(answer: Answer, label: Label, isWhole: boolean): void {
+    this.#response = answer;
     this.isResponseCut = !isWhole;
-    this.#call.bytes_received = Buffer.byteLength(text);
+    this.#call.bytes_received = answer.bytes?.length ?? Buffer.byteLength(answer.text);
     this.#call.label_out = labelText(label);
   }
 
@@ -117,8 +119,8 @@ export class CallRecord {
       error: error?.slice(0, PROXY_LIMITS.errorCharsMax) ?? said,
       duration_ms: started === undefined ? null : this.#clock.monotonicMs() - started,
     };
-    const bytes = (bodies?.request?.text.length ?? 0) + (bodies?.response?.text.length ?? 0);
-    this.#recorder.end(bodies === undefined ? fact : { ...fact, bodies }, bytes * 3);
+    const bytes = bytesMaxOf(bodies?.request) + bytesMaxOf(bodies?.response);
+    this.#recorder.end(bodies === undefined ? fact : { ...fact, bodies }, bytes);
   }
 
   /** What no event holds whole. Together they fit one message. */
@@ -129,7 +131,7 @@ export class CallRecord {
     const bodies: { request?: Bodies["request"]; response?: Bodies["response"] } = {};
     let left: number = PROXY_LIMITS.bodiesBytesMax;
     if (isRequestCut) {
-      bodies.request = bodyOf(this.argumentsText, this.#call.bytes_sent ?? 0, left);
+      bodies.request = bodyOf({ text: this.argumentsText }, this.#call.bytes_sent ?? 0, left);
       left -= Math.min(left, bodies.request.bytes);
     }
     if (response !== undefined) bodies.response = bodyOf(response, this.#call.bytes_received ?? 0, left);
@@ -141,10 +143,16 @@ export function callIdOf({ event_id }: Pick<FactWho, "event_id">): string {
   return `call_${event_id}`;
 }
 
-function bodyOf(text: string, bytes: number, left: number) {
+function bodyOf({ text, bytes: encoded }: Pick<Answer, "text" | "bytes">, bytes: number, left: number) {
   const max = Math.min(left, PROXY_LIMITS.bodyBytesMax);
-  // No UTF-16 unit takes more than three bytes.
-  return { text: bytes <= max ? text : text.slice(0, Math.floor(max / 3)), bytes };
+  const isWhole = bytes <= max;
+  return { text: isWhole ? (encoded ?? text) : text.slice(0, Math.floor(max / UNIT_BYTES_MAX)), bytes };
+}
+
+/** What a body takes at most. */
+function bytesMaxOf(body: Bodies["request"]): number {
+  if (body === undefined) return 0;
+  return typeof body.text === "string" ? body.text.length * UNIT_BYTES_MAX : body.text.length;
 }
 
 function decisionOf({ action, rule_id, reason }: Decision): CallFact["decision"] {

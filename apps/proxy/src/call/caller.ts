@@ -7,6 +7,8 @@ import type { Params } from "./params.ts";
 export interface Answer {
   readonly kind: "result" | "error";
   readonly text: string;
+  /** The text in UTF-8, where it is large and at hand. */
+  readonly bytes?: Uint8Array | undefined;
 }
 
 /** What a client can be asked in the course of its request. */

@@ -34,7 +34,7 @@ export async function giveResult(
   taints.add(caller.taintKey, out);
   links.note(call.server.name, result.links);
   call.record.end(answer.kind === "error" ? "failed" : "done", answer.kind === "error" ? answer.text : null);
-  return { kind: answer.kind, text: asRead(caller, answer, result) };
+  return asRead(caller, answer, result);
 }
 
 function judgeResult(
@@ -80,7 +80,7 @@ function labelOut({ taints }: CallParts, { server, item }: ToolCall, label_in: L
 }
 
 /** A client of the newer protocol needs a word that servers of the older one do not say. */
-function asRead(caller: Caller, answer: Answer, { resultType }: ResultParts): string {
-  if (caller.era === "legacy" || answer.kind === "error" || resultType !== undefined) return answer.text;
-  return withMember(answer.text, "resultType", '"complete"');
+function asRead(caller: Caller, answer: Answer, { resultType }: ResultParts): Answer {
+  if (caller.era === "legacy" || answer.kind === "error" || resultType !== undefined) return answer;
+  return { kind: answer.kind, text: withMember(answer.text, "resultType", '"complete"') };
 }

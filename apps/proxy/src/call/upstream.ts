@@ -53,13 +53,13 @@ async function readAnswer(
 ): Promise<Answer> {
   const decoder = new RecordDecoder(ACCEPTED);
   for (let chunk = await stream.read(); chunk !== null; chunk = await stream.read()) {
-    for (const { kind, text } of decoder.push(chunk)) {
+    for (const { kind, text, bytes } of decoder.push(chunk)) {
       if (kind === "result" || kind === "error") {
         // Before the end: nothing is written behind it.
         questions.close();
         stream.end();
         void discardRest(stream);
-        return { kind, text };
+        return { kind, text, bytes };
       }
       // A client that takes nothing keeps nobody waiting beyond the end of its request.
       if (kind === "notification") await untilAborted(ears.notified(text), signal);

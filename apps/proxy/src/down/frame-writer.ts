@@ -1,5 +1,5 @@
-import { type Deferred, defer, Failure } from "@capsem/base";
-import { encodeMcpMessage, type MuxStream } from "@capsem/wire";
+import { type Deferred, defer, Failure, utf8 } from "@capsem/base";
+import { encodeMcpParts, type MuxStream } from "@capsem/wire";
 import type { DownLimits } from "./limits.ts";
 
 /** The direction to a framed client: messages leave in the order of their calls, whole frames of one together. */
@@ -15,10 +15,11 @@ export class FrameWriter {
   }
 
   /** False: the stream is over. Throws Failure("too_large"). */
-  async write(streamId: number, text: string): Promise<boolean> {
-    const frames = encodeMcpMessage({ streamId, processName: "" }, text);
+  async write(streamId: number, message: string | readonly Uint8Array[]): Promise<boolean> {
+    const parts = typeof message === "string" ? [utf8(message)] : message;
+    const buffers = encodeMcpParts({ streamId, processName: "" }, parts);
     let bytes = 0;
-    for (const frame of frames) bytes += frame.length;
+    for (const buffer of buffers) bytes += buffer.length;
     if (this.#unsentBytes + bytes > this.#limits.unsentBytesMax) {
       // It sends and sends and takes nothing.
       this.#stream.reset("cancelled");
@@ -27,7 +28,7 @@ export class FrameWriter {
     this.#unsentBytes += bytes;
     try {
       // Begun in one turn, so that no other message comes between.
-      await Promise.all(frames.map((frame) => this.#stream.write(frame)));
+      await Promise.all(buffers.map((buffer) => this.#stream.write(buffer)));
       return true;
     } catch (thrown) {
       if (thrown instanceof Failure) return false;

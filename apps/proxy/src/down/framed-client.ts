@@ -93,8 +93,9 @@ class FramedClient implements Client {
     await this.#discard();
   }
 
-  async send(message: string, about: string | null): Promise<boolean> {
+  async send(message: string, about: string | null, encoded?: readonly Uint8Array[]): Promise<boolean> {
     if (this.gone.aborted) return false;
+    if (encoded !== undefined) return about !== null && this.#answer(encoded, about);
     switch (kindOf(message)) {
       case "notification":
         this.#withdraw(message);
@@ -221,7 +222,7 @@ class FramedClient implements Client {
     return this.#conversation.receive(text, { processName: name === "" ? null : name });
   }
 
-  async #answer(message: string, about: string): Promise<boolean> {
+  async #answer(message: string | readonly Uint8Array[], about: string): Promise<boolean> {
     const key = idKeyOf(about);
     const waiting = this.#waiting.get(key);
     if (waiting === undefined) return false;

@@ -1,4 +1,4 @@
-import { Failure, type FailureFacts } from "@capsem/base";
+import { Failure, type FailureFacts, utf8 } from "@capsem/base";
 import { errorText, RPC_CODES } from "@capsem/mcp-protocol";
 import type { Answer } from "../call/caller.ts";
 
@@ -24,6 +24,12 @@ const SHOWN = ["rule_id", "reason", "ask_id", "supported", "requested", "uri"] a
 /** The whole message. */
 export function answerText(idText: string, { kind, text }: Answer): string {
   return `{"jsonrpc":"2.0","id":${idText},"${kind}":${text}}`;
+}
+
+/** The same in UTF-8, where that costs no copy of the answer. */
+export function answerParts(idText: string, { kind, bytes }: Answer): Uint8Array[] | undefined {
+  if (bytes === undefined) return undefined;
+  return [utf8(`{"jsonrpc":"2.0","id":${idText},"${kind}":`), bytes, utf8("}")];
 }
 
 /** The whole message; what is no Failure is a bug of ours, and its words stay here. */

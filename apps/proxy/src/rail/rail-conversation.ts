@@ -18,7 +18,7 @@ import type { ItemKind } from "../catalog/catalog.ts";
 import type { Client, Conversation, Origin } from "../conversation.ts";
 import { plainObject } from "../judge/plain-json.ts";
 import { PROXY_LIMITS } from "../limits.ts";
-import { answerText, failureText } from "./answers.ts";
+import { answerParts, answerText, failureText } from "./answers.ts";
 import { AskedClient } from "./asked-client.ts";
 import type { ChangedRoots } from "./changed-roots.ts";
 import { type ClientState, levelOf, newState, readSaid } from "./client-state.ts";
@@ -127,8 +127,11 @@ export class RailConversation implements Conversation, Subscriber {
     const controller = new AbortController();
     this.#inFlight.set(key, controller);
     let message: string;
+    let encoded: Uint8Array[] | undefined;
     try {
-      message = answerText(idText, await this.#answer(envelope, origin, controller));
+      const answer = await this.#answer(envelope, origin, controller);
+      message = answerText(idText, answer);
+      encoded = answerParts(idText, answer);
     } catch (thrown) {
       if (!(thrown instanceof Failure)) this.#dispatch.bug(envelope.method, thrown);
       message = failureText(idText, thrown);
@@ -136,7 +139,7 @@ export class RailConversation implements Conversation, Subscriber {
       this.#inFlight.delete(key);
     }
     // Whoever has cancelled hears nothing more of it.
-    if (isCancelled(controller.signal) || (await this.#send(message, idText))) return;
+    if (isCancelled(controller.signal) || (await this.#send(message, idText, encoded))) return;
     // It may have been a question of a server, which nobody comes back for.
     controller.abort(clientGone());
   }
@@ -199,9 +202,9 @@ export class RailConversation implements Conversation, Subscriber {
   }
 
   /** Never rejects. False: a client that is gone hears nothing. */
-  async #send(message: string, about: string | null): Promise<boolean> {
+  async #send(message: string, about: string | null, encoded?: readonly Uint8Array[]): Promise<boolean> {
     try {
-      return await this.client.send(message, about);
+      return await this.client.send(message, about, encoded);
     } catch (thrown) {
       this.#dispatch.bug("send", thrown);
       return false;

@@ -1,4 +1,4 @@
-import type { ContractResult, FactWho, PROXY_SERVICE_METHODS, ProxyFact } from "@capsem/api";
+import type { ContractResult, FactToSend, FactWho, PROXY_SERVICE_METHODS, ProxyFact } from "@capsem/api";
 import { Failure } from "@capsem/base";
 import type { Facts } from "../facts.ts";
 import type { Judgement, Person } from "../judge/judge.ts";
@@ -9,7 +9,7 @@ import { EventIds } from "./event-ids.ts";
 
 export type AskEnd = ContractResult<typeof PROXY_SERVICE_METHODS, "ask.hold">;
 export type NetFact = Extract<ProxyFact, { kind: "net" }>;
-export type CallFact = Extract<ProxyFact, { kind: "call" }>;
+export type CallFact = Extract<FactToSend, { kind: "call" }>;
 
 export interface RecorderParts {
   readonly facts: Facts;
