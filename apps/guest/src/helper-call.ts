@@ -28,9 +28,8 @@ export class HelperCall {
   async run<T>(operation: HelperOperation, work: (zygote: Zygote) => Promise<T>): Promise<T> {
     const { uid, gid, groups } = this.account();
     const request = encodeHelperRequest({ ...operation, init: this.#workload.initPid(), uid, gid, groups });
-    const zygote = await this.#pool.take();
+    const zygote = await this.#pool.request(request);
     try {
-      zygote.send(request);
       return await work(zygote);
     } finally {
       zygote.close();

@@ -31,7 +31,14 @@ function rig() {
   const clock = () => (nowMs += 1_000);
   const job = new Job(plan, new Gate(), clock, () => undefined);
   const child = new TestChild();
-  return { job, child, zygote: new Zygote(child.asChild) };
+  const zygote = new Zygote(child.asChild);
+  const pool = {
+    request: async (bytes: Uint8Array) => {
+      await zygote.request(bytes);
+      return zygote;
+    },
+  };
+  return { job, child, pool };
 }
 
 /** A turn of the event loop, whose timers are not the real ones here. */
@@ -58,10 +65,10 @@ for (const [last, end] of [
   ["signal 15", { signal: 15 }],
 ] as const) {
   test(`a job that ends by "${last}" in time has not timed out because the host reads slowly`, async () => {
-    const { job, child, zygote } = rig();
+    const { job, child, pool } = rig();
     const { stream, taken, writing } = slowStream();
     job.attach(stream);
-    const running = job.run(zygote, () => undefined);
+    const running = job.run(pool, () => undefined);
     child.control.push("started 5\n");
     child.stdout.end("words");
     child.stderr.end();
@@ -75,8 +82,8 @@ for (const [last, end] of [
 }
 
 test("a job that exits by itself as its time is over has not timed out", async () => {
-  const { job, child, zygote } = rig();
-  const running = job.run(zygote, () => undefined);
+  const { job, child, pool } = rig();
+  const running = job.run(pool, () => undefined);
   child.control.push("started 5\n");
   await turn();
   vi.advanceTimersByTime(LIMIT_MS);
@@ -87,8 +94,8 @@ test("a job that exits by itself as its time is over has not timed out", async (
 });
 
 test("a job that is killed when its time is over has timed out", async () => {
-  const { job, child, zygote } = rig();
-  const running = job.run(zygote, () => undefined);
+  const { job, child, pool } = rig();
+  const running = job.run(pool, () => undefined);
   child.control.push("started 5\n");
   await turn();
   vi.advanceTimersByTime(LIMIT_MS);
@@ -99,7 +106,7 @@ test("a job that is killed when its time is over has timed out", async () => {
 });
 
 test("the time limit reaches a job that many lines came for before its helper", async () => {
-  const { job, child, zygote } = rig();
+  const { job, child, pool } = rig();
   const lines: string[] = [];
   child.control._write = (chunk, _encoding, done) => {
     lines.push(chunk.toString());
@@ -107,7 +114,7 @@ test("the time limit reaches a job that many lines came for before its helper", 
   };
   for (let i = 0; i < 100; i++) job.resize({ cols: 80, rows: 24 });
   vi.advanceTimersByTime(LIMIT_MS);
-  const running = job.run(zygote, () => undefined);
+  const running = job.run(pool, () => undefined);
   child.control.push("started 5\n");
   child.stdout.end();
   child.stderr.end();

@@ -7,6 +7,7 @@ import { HELPER_LIMITS, type HelperReport } from "./helper-protocol.ts";
 import { JobOutput } from "./job-output.ts";
 import { GUEST_LIMITS } from "./limits.ts";
 import type { Zygote } from "./zygote.ts";
+import type { ZygotePool } from "./zygote-pool.ts";
 
 const SIGKILL = 9;
 const RESIZE = "resize ";
@@ -81,12 +82,13 @@ export class Job {
    * Runs it with a helper that it closes. Resolves when the job's own process has ended and all of its output
    * was handed over. Throws a guest Failure when it never started.
    */
-  async run(zygote: Zygote, onStarted: () => void): Promise<JobEnd> {
-    this.#zygote = zygote;
+  async run(pool: Pick<ZygotePool, "request">, onStarted: () => void): Promise<JobEnd> {
+    let zygote: Zygote | undefined;
     let isHeld = false;
     try {
       this.plan.cgroup.create();
-      zygote.send(this.plan.request);
+      zygote = await pool.request(this.plan.request);
+      this.#zygote = zygote;
       for (const line of this.#early.splice(0)) zygote.send(line);
       if (!this.plan.stdin) zygote.stdin.end();
       this.#stdin.resolve(this.plan.stdin ? zygote : undefined);
@@ -107,8 +109,8 @@ export class Job {
       this.#zygote = undefined;
       this.#stdin.resolve(undefined);
       // A helper that has said its last word ends by itself: whoever waits for the answer comes first.
-      if (isHeld) zygote.stdin.destroy();
-      else setImmediate(() => zygote.close());
+      if (isHeld) zygote?.stdin.destroy();
+      else setImmediate(() => zygote?.close());
     }
   }
 

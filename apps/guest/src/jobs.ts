@@ -67,7 +67,7 @@ export class Jobs {
     let job: Job | undefined;
     try {
       job = this.#create(body);
-      const end = await job.run(await pool.take(), onStarted);
+      const end = await job.run(pool, onStarted);
       await job.output.end();
       return this.#done(job, end, readUs);
     } catch (error) {

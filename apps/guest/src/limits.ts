@@ -48,6 +48,8 @@ export const GUEST_LIMITS = {
   /** The relay of tool calls: from its start to its sockets; and an answer, its start again included. */
   trafficStartTimeoutMs: 5_000,
   trafficOrderTimeoutMs: 10_000,
+  /** Its answer to one order: a relay that says nothing for so long is killed, and another one started. */
+  trafficAnswerTimeoutMs: 10_000,
   /** Before a relay that ended is started again. */
   trafficRetryMs: 250,
   /** The helper that repairs, mounts and unmounts: journal recovery of the disk included. */

@@ -1,4 +1,5 @@
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { GUEST_LIMITS } from "./limits.ts";
 import { TestChild, testLog } from "./test-child.ts";
 import { Traffic } from "./traffic.ts";
 
@@ -62,5 +63,43 @@ test("an order that waits for a relay which ends before it is ready is told to t
   const opening = traffic.open(5);
   await Promise.all([traffic.reopen(MARKER, 3), opening]);
   expect(children.length).toBe(2);
+  await traffic.close();
+});
+
+test("a relay that hangs is killed, whether it was ready or not, and another one takes its place", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const children: TestChild[] = [];
+  const traffic = new Traffic({
+    log: testLog(),
+    start: () => {
+      const child = new TestChild();
+      const number = children.push(child);
+      child.stdin.on("data", (chunk: Buffer) => {
+        const isFirst = chunk.toString().startsWith("init ");
+        // The first says nothing at all, the second only that it is there.
+        if (isFirst && number > 1) child.say("ready");
+        else if (!isFirst && number > 2) child.say("ok 3");
+      });
+      return child.asChild;
+    },
+  });
+  const pass = async (ms: number) => {
+    await vi.advanceTimersByTimeAsync(ms);
+    for (let turns = 0; turns < 10; turns++) await new Promise((resolve) => setImmediate(resolve));
+  };
+  const opening = traffic.open(5);
+  await pass(GUEST_LIMITS.trafficAnswerTimeoutMs);
+  await opening;
+  expect(children[0]?.signalCode).toBe("SIGKILL");
+  await pass(GUEST_LIMITS.trafficRetryMs);
+  const unheard = traffic.reopen(MARKER, 3);
+  unheard.catch(() => undefined);
+  await pass(GUEST_LIMITS.trafficAnswerTimeoutMs);
+  await expect(unheard).rejects.toMatchObject({ kind: "internal" });
+  expect(children[1]?.signalCode).toBe("SIGKILL");
+  await pass(GUEST_LIMITS.trafficRetryMs);
+  await traffic.reopen(MARKER, 3);
+  expect(children.length).toBe(3);
   await traffic.close();
 });

@@ -47,6 +47,16 @@ export class ZygotePool {
     return waiter.promise;
   }
 
+  /** A helper that has this request: one that was killed while it waited is passed over. */
+  async request(bytes: Uint8Array): Promise<Zygote> {
+    for (let tries = 0; tries <= GUEST_LIMITS.zygotesWarm; tries++) {
+      const zygote = await this.take();
+      if (await zygote.request(bytes)) return zygote;
+      zygote.close();
+    }
+    throw new Failure("internal", "Cannot start: the helper ended");
+  }
+
   /** Refills now, and lets the new ones get to where they wait: before the machine is saved or paused. */
   async fill(): Promise<void> {
     clearTimeout(this.#refillTimer);

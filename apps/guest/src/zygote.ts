@@ -48,7 +48,13 @@ export class Zygote {
     return this.#hasExited;
   }
 
-  /** The request, or a line to the running one. Lost without a word when the helper is gone. */
+  /** False: it ended before it had all of the request, so that nothing of it was done. */
+  request(bytes: Uint8Array): Promise<boolean> {
+    if (!this.#control.writable) return Promise.resolve(false);
+    return new Promise((resolve) => this.#control.write(bytes, (error) => resolve(error == null)));
+  }
+
+  /** A line to the running one. Lost without a word when the helper is gone. */
   send(bytes: Uint8Array | string): void {
     if (this.#control.writable) this.#control.write(bytes);
   }
