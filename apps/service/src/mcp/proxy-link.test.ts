@@ -1,5 +1,6 @@
+import { encodeFacts } from "@capsem/api";
 import { type Deferred, defer, Failure } from "@capsem/base";
-import type { CallOptions } from "@capsem/rpc";
+import type { CallOptions, RpcContext } from "@capsem/rpc";
 import { expect, onTestFinished, test, vi } from "vitest";
 import type { PolicyHolder } from "../policy/policy-holders.ts";
 import { settled } from "../testing/ask-rig.ts";
@@ -86,6 +87,23 @@ test("a proxy that is lost with its last answer leaves no timer and no holder of
   await settled();
   expect([holders.size, vi.getTimerCount()]).toEqual([0, 0]);
   await expect(link.serving).rejects.toMatchObject({ kind: "worker_lost" });
+});
+
+test("what a proxy says with the end of its channel is taken before its calls are given up", async () => {
+  const { link, lose } = linked();
+  const order: string[] = [];
+  link.sink.append = () => void order.push("said");
+  const close = defer<void>();
+  link.sink.close = async () => {
+    order.push("closed");
+    close.resolve();
+  };
+  lose();
+  // As long as a call takes to be read that came in the same turn.
+  for (let hops = 0; hops < 50; hops += 1) await Promise.resolve();
+  await link.handlers()["facts.append"]?.({ ...encodeFacts([]), bytes: 0 }, {} as RpcContext);
+  await close.promise;
+  expect(order).toEqual(["said", "closed"]);
 });
 
 test("rules that change while a proxy gets its first follow these, so that the newest are what it has", async () => {

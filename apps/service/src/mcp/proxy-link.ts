@@ -267,6 +267,8 @@ export class ProxyLink {
     if (this.#timer !== null) clearInterval(this.#timer);
     if (this.#soon !== null) clearTimeout(this.#soon);
     this.#serving.reject(ended());
+    // What came with the end of its channel is still being read: a call that it says has ended was not interrupted.
+    await new Promise((resolve) => setImmediate(resolve));
     await this.sink.close();
   }
 }

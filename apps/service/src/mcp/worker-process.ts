@@ -195,7 +195,10 @@ export class WorkerProcess {
   }
 
   async #watchLoss(): Promise<void> {
-    await Promise.race([this.#peer.ended, this.#child.exited]);
+    const { ended } = this.#peer;
+    // The news of a process's end may overtake what it said before, behind which its channel ends.
+    const exited = this.#child.exited.then(() => settledWithin(ended, TIMES.lastWordsTimeoutMs));
+    await Promise.race([ended, exited]);
     this.isLost = true;
     if (this.#beat !== null) clearTimeout(this.#beat);
     this.#peer.close();
