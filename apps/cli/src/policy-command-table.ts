@@ -104,7 +104,7 @@ function asks(): Command[] {
       name: "asks list",
       aliases: ["asks"],
       usage: "asks list [--all]",
-      summary: "List calls that wait for a person",
+      summary: "List calls that wait for a person, and the scopes that an approval of each may have",
       options: [
         { name: "all", summary: "Answered and expired ones too" },
         { name: "names", summary: "Only ids" },
@@ -134,7 +134,7 @@ function asks(): Command[] {
           value: "SCOPE",
           choices: ["once", "vm", "always"],
           summary:
-            "once (default), vm: the same in this VM, always: for good, by a rule that allows exactly this",
+            "once (default), vm: the same in this VM, always: for good, by a rule that allows exactly this; capsem asks list shows which it may be",
         },
         note,
       ],
@@ -202,7 +202,7 @@ function credentials(): Command[] {
       name: "credentials delete",
       aliases: ["credentials rm"],
       usage: "credentials delete NAME",
-      summary: "Forget a credential, by its name or reference",
+      summary: "Forget a credential, by its name or reference, and name the tool servers that send it",
       words: [1, 1],
       completes: { NAME: "credential" },
       exits: "capsem",

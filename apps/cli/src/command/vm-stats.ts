@@ -53,8 +53,7 @@ export function renderVmStats(found: VmStatsDetail): string {
   const tools = found.tools_by_name.map((each) => [
     `${each.server} ${each.tool}`,
     ...[each.count, each.failed, each.refused].map(String),
-    renderMs(each.p50_ms),
-    renderMs(each.max_ms),
+    ...[each.p50_ms, each.max_ms].map((ms) => renderMs(each.max_ms === 0 ? null : ms)),
     `${renderBytes(each.bytes_sent)}, ${renderBytes(each.bytes_received)}`,
   ]);
   const toolHead = ["TOOL", "CALLS", "FAILED", "REFUSED", "MEDIAN", "LONGEST", "SENT, RECEIVED"];
