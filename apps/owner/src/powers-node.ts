@@ -4,7 +4,7 @@ import { writeSync } from "node:fs";
 import type { SpawnPlan } from "@capsem/api";
 import { hypervisorFilter, OWNER_PROFILE, prepareSeal } from "@capsem/jail";
 import { launchWords, native, qemuReadPaths, qemuWritePaths } from "@capsem/native";
-import { inheritedDescriptors, reopenedDescriptors } from "@capsem/vmm";
+import { HYPERVISOR_ENVIRONMENT, inheritedDescriptors, reopenedDescriptors } from "@capsem/vmm";
 import { createLog } from "@capsem/worker";
 import { OWNER_LIMITS } from "./limits.ts";
 import type { OwnerPowers } from "./powers.ts";
@@ -58,6 +58,7 @@ function launcherArguments(plan: SpawnPlan): readonly string[] {
       readFds: reopened.read,
       writeFds: reopened.write,
       keepFds: inheritedDescriptors(plan),
+      env: HYPERVISOR_ENVIRONMENT,
       openFilesMax: QEMU_OPEN_FILES_MAX,
       // A domain inside our own: it can only be narrower.
       landlock: plan.allow_unconfined ? "try" : "require",

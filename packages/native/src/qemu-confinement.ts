@@ -21,6 +21,9 @@ export interface Grants {
  */
 const READ_FILES = [
   "/dev/urandom", // virtio-rng
+  // How large the large pages are that its C library asks for, see HYPERVISOR_ENVIRONMENT of @capsem/vmm.
+  "/sys/kernel/mm/transparent_hugepage/enabled",
+  "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size",
 ];
 
 /** Below the prefix of the binary (`/usr` for Debian). The accelerator is a module: `lib/.../qemu/accel-tcg-*.so`. */

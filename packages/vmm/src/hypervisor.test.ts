@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -50,6 +50,18 @@ test("a start resolves once QMP is negotiated, and its end tells the exit code",
   const hypervisor = await startHypervisor(options(`${SPEAK}; read -r line <&3; exit 3`));
   hypervisor.qmp.close();
   expect(await hypervisor.ended).toMatchObject({ exitCode: 3, signal: null, failure: null });
+});
+
+test("a hypervisor has nothing of our environment, and one word for its C library", async () => {
+  const seen: unknown[] = [];
+  const watched = ((file: string, args: string[], how: SpawnOptions) => {
+    seen.push(how.env);
+    return spawn(file, args, how);
+  }) as typeof spawn;
+  const hypervisor = await startHypervisor(options(`${SPEAK}; ${UNTIL_TOLD}`, { spawn: watched }));
+  hypervisor.kill();
+  await hypervisor.ended;
+  expect(seen).toEqual([{ GLIBC_TUNABLES: "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1" }]);
 });
 
 test("the console, the error output and the lanes are apart", async () => {

@@ -2,7 +2,7 @@ import type { ChildProcess, SpawnOptions, spawn } from "node:child_process";
 import { Duplex, type Readable } from "node:stream";
 import { assert, defer, Failure, ignore, within } from "@capsem/base";
 import { type Accelerator, planCommandLine, type StartKind } from "./command-line.ts";
-import { DESCRIPTOR } from "./device-layout.ts";
+import { DESCRIPTOR, HYPERVISOR_ENVIRONMENT } from "./device-layout.ts";
 import { type VmmFailureKind, vmmFailure } from "./error.ts";
 import { EXIT_TIMEOUT_MS, START_TIMEOUT_MS, STDERR_TAIL_BYTES_MAX, STDERR_TIMEOUT_MS } from "./limits.ts";
 import { Qmp } from "./qmp.ts";
@@ -143,8 +143,8 @@ function spawnQemu(options: HypervisorOptions): ChildProcess {
   ];
   const spawnOptions: SpawnOptions = {
     stdio: stdioOf(options),
-    // QEMU reads TMPDIR, XDG_* and more; none of it is ours to give.
-    env: {},
+    // A launcher hands on what its own arguments say.
+    env: HYPERVISOR_ENVIRONMENT,
     cwd: "/",
   };
   return options.spawn(command[0] ?? qemuBinary, command.slice(1), spawnOptions);

@@ -1,5 +1,5 @@
 export { type Accelerator, cpuModelFor, planCommandLine, type StartKind } from "./command-line.ts";
-export { LANES, LAYOUT_VERSION, type Lane, MACHINE } from "./device-layout.ts";
+export { HYPERVISOR_ENVIRONMENT, LANES, LAYOUT_VERSION, type Lane, MACHINE } from "./device-layout.ts";
 export { createDisk, diskAllocatedBytes } from "./disk.ts";
 export { joinDisk } from "./disk-join.ts";
 export type { VmmFailureKind } from "./error.ts";
