@@ -90,8 +90,9 @@ export class Lanes {
         this.#expected = { marker: hello.bulk_marker.slice(), generation: hello.lane_generation };
         this.#expectBulk();
         this.#options.onControl(mux);
-        // Last: the console is slow, and the host waits for all of the above.
-        this.#options.log.info("lane generation", { generation: hello.lane_generation });
+        // The first of a host is no news to it, and it waits: the console is slow.
+        if (hello.lane_generation > 1)
+          this.#options.log.info("lane generation", { generation: hello.lane_generation });
       },
     });
     // The first listener, before anything is made of them.

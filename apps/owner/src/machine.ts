@@ -35,6 +35,7 @@ export class Machine {
   #ending = false;
   #isTrafficOpen = false;
   #isAgentLost = false;
+  #warmCount = 0;
 
   private constructor(plan: SpawnPlan, powers: OwnerPowers, hypervisor: Hypervisor, seal: Seal) {
     this.#plan = plan;
@@ -143,14 +144,18 @@ export class Machine {
     }
   }
 
-  /** Clock, entropy and names first, then the disk; what a claim does again for a VM that waited in a pool. */
+  /**
+   * Clock, entropy and names first, then the disk; what a claim does again for a VM that waited in a pool. Both are
+   * asked at once: one process of the guest does them in their order.
+   */
   async prepare(hostname: string): Promise<void> {
-    await this.repair(hostname);
-    await this.#link.requests.ask(
+    const repaired = this.repair(hostname);
+    const mounted = this.#link.requests.ask(
       "mount_disk",
       { capacity_bytes: this.#plan.disk_capacity_bytes },
       { timeoutMs: OWNER_LIMITS.mountTimeoutMs },
     );
+    await Promise.all([repaired, mounted]);
   }
 
   async repair(hostname: string): Promise<void> {
@@ -172,37 +177,41 @@ export class Machine {
   }
 
   /**
-   * Runs each kind of work a few times, so that what comes after finds its code compiled and its pages present.
+   * Runs each kind of work once, so that what comes after finds its code compiled and its pages present.
    * Under emulation the first of each costs ten times the next.
    */
-  async warm(rounds: number): Promise<void> {
-    for (let round = 0; round < rounds; round += 1) {
-      for (const [index, argv] of WARM_COMMANDS.entries()) {
-        const job = `job_warm_${this.#plan.kind}_${round}_${index}`;
-        await this.jobs.start({
-          job,
-          argv: [...argv],
-          stdin: false,
-          time_left_ms: OWNER_LIMITS.requestTimeoutMs,
-        });
-        await this.jobs.wait(job, AbortSignal.timeout(OWNER_LIMITS.requestTimeoutMs));
-        this.jobs.forget(job);
-      }
+  async warm(): Promise<void> {
+    for (const argv of WARM_COMMANDS) {
+      this.#warmCount += 1;
+      const job = `job_warm_${this.#plan.kind}_${this.#warmCount}`;
+      await this.jobs.start({
+        job,
+        argv: [...argv],
+        stdin: false,
+        time_left_ms: OWNER_LIMITS.requestTimeoutMs,
+      });
+      await this.jobs.wait(job, AbortSignal.timeout(OWNER_LIMITS.requestTimeoutMs));
+      this.jobs.forget(job);
     }
   }
 
-  /** A golden goes once through all that its forks will do: lanes, repair, disk, commands. */
+  /**
+   * A golden goes through all that its forks will do, in their order and a few times: a save, new lanes, repair, disk,
+   * commands. What ran once is not what runs the next time: code is compiled lazily, and remembers what it met later.
+   */
   async rehearse(): Promise<void> {
     for (let round = 0; round < REHEARSALS; round += 1) {
-      await this.repair("golden");
+      await this.#prepareSave();
+      await this.#link.start();
+      await this.prepare("golden");
       await this.setEnv(["REHEARSAL=1"]);
       await this.setEnv([]);
-      await this.#link.start();
+      await this.warm();
+      await this.files.stat({ path: "/workspace" });
+      await this.files.list({ path: "/workspace", depth: 1, offset: 0, limit: 256 });
+      // Its answer comes before the next save's.
+      await this.#link.send({ name: "ping", body: { sequence: round + 1 } });
     }
-    await this.prepare("golden");
-    await this.warm(REHEARSALS);
-    await this.files.stat({ path: "/workspace" });
-    await this.files.list({ path: "/workspace", depth: 1, offset: 0, limit: 256 });
   }
 
   /** Has the agent's helpers stand ready, as before a save: the first command after a claim finds one. */
@@ -224,12 +233,17 @@ export class Machine {
   async save(): Promise<void> {
     this.#ending = true;
     this.#link.expectEnd();
+    await this.#prepareSave();
+    await saveState(this.#hypervisor, OWNER_LIMITS.saveTimeoutMs);
+  }
+
+  /** The guest without its disk, and quiet until its lanes start again. */
+  async #prepareSave(): Promise<void> {
     await this.#link.requests.ask(
       "prepare_snapshot",
       { unmount: true },
       { timeoutMs: OWNER_LIMITS.mountTimeoutMs },
     );
-    await saveState(this.#hypervisor, OWNER_LIMITS.saveTimeoutMs);
   }
 
   /** The guest's relay starts the traffic lane as this generation; see the owner contract. */
@@ -323,7 +337,7 @@ export class Machine {
   }
 }
 
-const REHEARSALS = 3;
+const REHEARSALS = 5;
 
 const WARM_COMMANDS: readonly (readonly string[])[] = [
   ["true"],

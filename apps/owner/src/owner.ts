@@ -77,7 +77,7 @@ export class Owner implements OwnerLife {
       state = "saved";
     } else if (this.#plan.pool) {
       await machine.prepare("capsem");
-      await machine.warm(1);
+      await machine.warm();
       await machine.fillHelpers();
       await machine.pause();
       state = "warm";
