@@ -10,7 +10,7 @@ const JOINED = "disk1-image";
  */
 export async function joinDisk({ qmp, options }: Hypervisor): Promise<void> {
   assert(options.descriptors.disk !== undefined, "this VM has no disk to join");
-  await qmp.call("blockdev-add", {
+  const added = qmp.call("blockdev-add", {
     driver: "qcow2",
     "node-name": JOINED,
     file: { driver: "file", filename: `/dev/fdset/${DESCRIPTOR_SET.disk}` },
@@ -23,5 +23,7 @@ export async function joinDisk({ qmp, options }: Hypervisor): Promise<void> {
   });
   const [, own] = DISKS;
   const node = { driver: "raw", "node-name": own.node, file: JOINED };
-  await qmp.call("blockdev-reopen", { options: [{ ...node, discard: "unmap", "detect-zeroes": "unmap" }] });
+  const reopened = { options: [{ ...node, discard: "unmap", "detect-zeroes": "unmap" }] };
+  // In one go: QEMU takes commands in their order, and refuses the second without the first.
+  await Promise.all([added, qmp.call("blockdev-reopen", reopened)]);
 }

@@ -41,16 +41,18 @@ export class OwnerStarter {
     let traffic: [number, number] | null = null;
     try {
       const given: [string, number][] = [];
-      for (const [name, grant] of Object.entries(start.grants)) {
-        if ("fd" in grant) given.push([name, grant.fd]);
-        else {
-          const file = await open(grant.path, grant.flags, 0o600);
-          opened.push(file);
-          given.push([name, file.fd]);
-        }
-      }
+      const openings = Object.entries(start.grants).map(async ([name, grant]): Promise<[string, number]> => {
+        if ("fd" in grant) return [name, grant.fd];
+        const file = await open(grant.path, grant.flags, 0o600);
+        opened.push(file);
+        return [name, file.fd];
+      });
       // Made here: an owner may write in it, and not beside it.
-      await mkdir(ownerFolder(start.plan.folder), { recursive: true, mode: 0o700 });
+      const made = mkdir(ownerFolder(start.plan.folder), { recursive: true, mode: 0o700 });
+      // What is still being opened when one fails would not be closed again.
+      await Promise.allSettled([...openings, made]);
+      await made;
+      given.push(...(await Promise.all(openings)));
       traffic = this.#machinery.socketPair();
       given.push(["traffic", traffic[1]]);
       const run = this.#spawn(start, uid, given, traffic[0]);

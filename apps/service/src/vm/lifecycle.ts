@@ -255,21 +255,18 @@ export class Lifecycle {
   }
 
   async #firstStart(vm: Vm, slot: Slot | null, signal: AbortSignal): Promise<void> {
-    const { launcher, layout, registry } = this.#parts;
-    const paths = vmFolder(layout, vm.id);
-    let saved: Promise<void>;
+    const { launcher, layout } = this.#parts;
     if (slot !== null) {
       vm.logs = slot.logs;
       vm.run = slot.run;
-      saved = this.#move(vm, "starting");
     } else {
-      await registry.save(vm);
-      vm.logs = await VmLogs.open(paths.logs);
+      vm.logs = await VmLogs.open(vmFolder(layout, vm.id).logs);
       const { image } = await launcher.ground();
       await launcher.createDisk(image, vm.id);
       if (signal.aborted) throw startNotWanted(vm);
-      saved = this.#move(vm, "starting");
     }
+    // A service that dies before it has a record leaves a folder that the next one removes, as it does a slot's.
+    const saved = this.#move(vm, "starting");
     // Record and claim go on together; both must hold before the VM runs, and neither is left under way.
     const [brought, kept] = await Promise.allSettled([bringUp(this.#parts, vm, slot, signal), saved]);
     if (brought.status === "rejected") throw brought.reason;
