@@ -11,6 +11,8 @@
  *   distrust it and fall back to a timer whose every reading costs microseconds.
  * - `cryptomgr.notests`, `audit=0`, `apparmor=0`, `rcupdate.rcu_expedited=1`: boot time under emulation. No
  *   program in the guest uses audit or AppArmor: the border is the VM.
+ * - `lsm=…`: with AppArmor away Debian's kernel takes SELinux in its place, and Tomoyo beside it. Both have no policy here,
+ *   so that they refuse nothing, and each system call asks them.
  *
  * CPU mitigations and address randomisation stay on: the workload and the guest agent share this kernel.
  */
@@ -27,4 +29,5 @@ export const KERNEL_CMDLINE: string = [
   "rcupdate.rcu_expedited=1",
   "audit=0",
   "apparmor=0",
+  "lsm=landlock,lockdown,yama",
 ].join(" ");
