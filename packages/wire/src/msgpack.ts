@@ -50,7 +50,7 @@ export function encodeMessagePack(value: unknown): Uint8Array {
 /** From this size on bytes and texts are parts of their own: putting them in line costs a copy, and room for it. */
 const APART_BYTES_MIN = 16_384;
 /** How deep such a part is looked for: params within a request, a body within its list. */
-const APART_DEPTH_MAX = 3;
+const APART_DEPTH_MAX = 2;
 
 /**
  * The same as parts to be sent one behind the other. Large bytes are given on as they are: they stay the caller's, and

@@ -130,13 +130,17 @@ export async function bodyRow(
 /** Ten megabytes at once would keep everybody waiting. */
 async function redactedInSlices(text: string, redactor: Redactor): Promise<string> {
   const parts: string[] = [];
+  let isChanged = false;
   for (let at = 0; at < text.length; ) {
     const end = sliceEnd(text, at, redactor);
-    parts.push(clean(text.slice(at, end), redactor));
+    const slice = text.slice(at, end);
+    const cleaned = clean(slice, redactor);
+    parts.push(cleaned);
+    isChanged ||= cleaned !== slice;
     at = end;
     if (at < text.length) await new Promise((resolve) => setImmediate(resolve));
   }
-  return parts.join("");
+  return isChanged ? parts.join("") : text;
 }
 
 /** Where nothing lies across that would be replaced; where there is no such place near, the end of all. */
