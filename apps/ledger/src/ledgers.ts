@@ -30,10 +30,8 @@ import {
 } from "@capsem/ledger";
 import type { MuxStream } from "@capsem/wire";
 import type { Log } from "@capsem/worker";
-import { BodyMemory } from "./body-memory.ts";
 import type { KeeperThread, WriterThread } from "./thread.ts";
 import { nextTurn, Walks } from "./walks.ts";
-import type { WriterCalls } from "./writer-message.ts";
 
 export interface LedgersParts {
   readonly root: string;
@@ -48,7 +46,6 @@ export class Ledgers {
   readonly #parts: LedgersParts;
   readonly #readers: ReaderPool;
   readonly #walks = new Walks();
-  readonly #memory = new BodyMemory();
   /** Ledgers whose folder is known to be on the disk. */
   readonly #synced = new Set<string>();
   /** Ledgers whose files are being moved or removed; whoever would open one waits for that. */
@@ -79,16 +76,24 @@ export class Ledgers {
 
   /** Rows are checked and hashed here, beside the thread that commits the ones before them. */
   async append(producer: string, params: AppendParams): Promise<LedgerResult<"producer", "ledger.append">> {
-    const { ledger } = params;
-    const lent = this.#memory.lend(params.bodies);
-    try {
-      const request = checkedAppend(producer, { ...params, bodies: lent.bodies });
-      const { rows, head, bytes } = await this.#parts.writer.call("append", request);
-      this.#parts.keeper.touched(ledger);
-      return { rows, head, bytes };
-    } finally {
-      lent.giveBack();
+    const { ledger, generation, first } = params;
+    const list = listOf(params);
+    if (list.length > LEDGER_LIMITS.appendRowsMax) {
+      throw ledgerFailure("bad_row", `Cannot append: ${list.length} rows are more than one append may have`);
     }
+    const rows: Row[] = [];
+    const hashes: string[] = [];
+    let characters = 0;
+    for (const [index, raw] of list.entries()) {
+      const row = parseRow(raw);
+      rows.push(row);
+      hashes.push(rowHash({ producer, generation, seq: first + index }, row));
+      for (const value of row) if (typeof value === "string") characters += value.length;
+    }
+    const request = { ledger, producer, generation, first, rows, hashes, characters };
+    const { rows: count, head, bytes } = await this.#parts.writer.call("append", request);
+    this.#parts.keeper.touched(ledger);
+    return { rows: count, head, bytes };
   }
 
   rows(producer: string, { ledger, ...range }: LedgerParams<"producer", "ledger.rows">) {
@@ -269,27 +274,6 @@ export interface AppendParams extends RowsMessage {
   readonly ledger: string;
   readonly generation: string;
   readonly first: number;
-}
-
-/** Throws `bad_row`. */
-function checkedAppend(
-  producer: string,
-  { ledger, generation, first, ...message }: AppendParams,
-): WriterCalls["append"]["params"] {
-  const list = listOf(message);
-  if (list.length > LEDGER_LIMITS.appendRowsMax) {
-    throw ledgerFailure("bad_row", `Cannot append: ${list.length} rows are more than one append may have`);
-  }
-  const rows: Row[] = [];
-  const hashes: string[] = [];
-  let characters = 0;
-  for (const [index, raw] of list.entries()) {
-    const row = parseRow(raw);
-    rows.push(row);
-    hashes.push(rowHash({ producer, generation, seq: first + index }, row));
-    for (const value of row) if (value !== null && typeof value !== "number") characters += value.length;
-  }
-  return { ledger, producer, generation, first, rows, hashes, characters };
 }
 
 /** Throws `bad_row` for what is no list at all. */

@@ -3,13 +3,8 @@ export const APP_LIMITS = {
   /** What one transaction takes from the queue: a commit of some ten milliseconds, so that no append waits longer. */
   drainRowsMax: 4_096,
   drainBytesMax: 16 * 1024 * 1024,
-  /** Memory for bodies on their way to a commit that is kept for the next ones: of four appends of a mebibyte. */
-  bodyMemoryBytesMax: 8 * 1024 * 1024,
-  /**
-   * The log is written back at most so often, beside the commits: a page that many of them changed is written once. As
-   * long as what is signed may be behind.
-   */
-  checkpointIntervalMs: 1_000,
+  /** The log is written back at most so often, beside the commits. */
+  checkpointIntervalMs: 200,
   /** Long reads give other work its turn after this. */
   sliceMs: 4,
   /** Walks over whole ledgers at the same time; the others wait. */

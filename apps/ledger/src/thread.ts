@@ -73,10 +73,6 @@ export class KeeperThread {
   readonly ready: Promise<void>;
   readonly #port: MessagePort;
   readonly #waiting = new Map<number, Deferred<void>>();
-  /** Ledgers that have been written since they were last told of: the thread is not woken for each commit. */
-  readonly #touched = new Set<string>();
-  #timer: NodeJS.Timeout | null = null;
-  #isWriting = false;
   #lastId = 0;
 
   constructor(options: ThreadOptions & { onFault: (ledger: string, fault: string) => void }) {
@@ -91,33 +87,15 @@ export class KeeperThread {
   }
 
   touched(ledger: string): void {
-    this.#touched.add(ledger);
-    this.#schedule();
+    this.#port.postMessage({ verb: "touched", ledger } satisfies KeeperMessage);
   }
 
   release(ledger: string): Promise<void> {
-    this.#touched.delete(ledger);
     return this.#ask((id) => ({ verb: "release", ledger, id }));
   }
 
   end(): Promise<void> {
-    if (this.#timer !== null) clearTimeout(this.#timer);
     return this.#ask((id) => ({ verb: "end", id }));
-  }
-
-  #schedule(): void {
-    if (this.#isWriting || this.#touched.size === 0) return;
-    this.#timer ??= setTimeout(() => void this.#checkpoint(), APP_LIMITS.checkpointIntervalMs);
-  }
-
-  async #checkpoint(): Promise<void> {
-    this.#timer = null;
-    const ledgers = [...this.#touched];
-    this.#touched.clear();
-    this.#isWriting = true;
-    await this.#ask((id) => ({ verb: "checkpoint", ledgers, id }));
-    this.#isWriting = false;
-    this.#schedule();
   }
 
   #ask(message: (id: number) => KeeperMessage): Promise<void> {

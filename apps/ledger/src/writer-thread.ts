@@ -12,15 +12,15 @@ export interface WriterThreadOptions {
 }
 
 /**
- * The thread that commits: it sleeps until something comes, takes what is there, commits it as one transaction for each
- * ledger, and answers after each. Returns after `end`. It has no event loop meanwhile, and needs none.
+ * The thread that commits: it sleeps until something comes, takes what is there, commits it as one transaction, and
+ * answers all of it. Returns after `end`. It has no event loop meanwhile, and needs none.
  */
 export function runWriter({ root, bytesMax, port, wake }: WriterThreadOptions): void {
   const writer = new LedgerWriter({ root, bytesMax, now: Date.now });
   for (;;) {
     const seen = Atomics.load(wake, 0);
     const { appends, other } = drain(port);
-    for (const answers of commits(writer, appends)) port.postMessage(answers);
+    if (appends.length > 0) port.postMessage(commit(writer, appends));
     if (other !== null) {
       const answer = answerTo(writer, other);
       port.postMessage([answer]);
@@ -48,14 +48,12 @@ function drain(port: MessagePort): { appends: AppendMessage[]; other: WriterMess
   return { appends, other: null };
 }
 
-function* commits(writer: LedgerWriter, messages: readonly AppendMessage[]): Generator<WriterAnswer[], void> {
+function commit(writer: LedgerWriter, messages: readonly AppendMessage[]): WriterAnswer[] {
   const requests: AppendRequest[] = messages.map(({ params }) => params);
-  for (const ends of writer.commits(requests)) {
-    yield ends.map(([index, end]) => {
-      const id = messages[index]?.id ?? 0;
-      return end.kind === "taken" ? { id, value: end.standing } : { id, failure: wordsOf(end.failure) };
-    });
-  }
+  return writer.append(requests).map((end, index) => {
+    const id = messages[index]?.id ?? 0;
+    return end.kind === "taken" ? { id, value: end.standing } : { id, failure: wordsOf(end.failure) };
+  });
 }
 
 function answerTo(writer: LedgerWriter, message: WriterMessage): WriterAnswer {

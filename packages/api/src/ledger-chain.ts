@@ -2,8 +2,6 @@
 import { hash } from "node:crypto";
 
 export type Cell = string | number | null;
-/** A cell of a row on its way: a body may still be its UTF-8. */
-export type RowCell = Cell | Uint8Array;
 
 /** Who wrote a row, and its number among that producer's rows of one generation. */
 export interface Origin {
@@ -19,8 +17,8 @@ const BODY_FACTS = 4;
 /** The rows that a ledger writes itself, numbered through all of its life. */
 export const LEDGER_PRODUCER = { producer: "ledger", generation: "ledger" } as const;
 
-/** SHA-256 of a text's UTF-8, in lower-case hex. */
-export function sha256(text: string | Uint8Array): string {
+/** SHA-256 of UTF-8 text, in lower-case hex. */
+export function sha256(text: string): string {
   return hash("sha256", text);
 }
 
@@ -36,7 +34,7 @@ export function genesisHead(ledger: string): string {
  * Hash of a row that starts with its table's name: over who wrote it and all of its columns in order. A stored body is
  * left out, since its column `hash` stands for it.
  */
-export function rowHash(origin: Origin, row: readonly RowCell[]): string {
+export function rowHash(origin: Origin, row: readonly Cell[]): string {
   return rowTextHash(origin, rowText(row));
 }
 
@@ -47,7 +45,7 @@ export function rowTextHash({ producer, generation, seq }: Origin, text: string)
 }
 
 /** What is hashed of a row, as JSON: the table's name and its columns, without a stored body. */
-export function rowText(row: readonly RowCell[]): string {
+export function rowText(row: readonly Cell[]): string {
   return JSON.stringify(row[0] === BODY_TABLE ? row.slice(0, 1 + BODY_FACTS) : row);
 }
 

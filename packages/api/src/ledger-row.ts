@@ -1,6 +1,5 @@
 /** What a table of a ledger can hold: checked by whoever sends rows, and again by the ledger. */
 
-import { isUtf8 } from "node:buffer";
 import { BODY_TABLE, type Cell, rowText, sha256 } from "./ledger-chain.ts";
 import { LEDGER_ROW_LIMITS } from "./ledger-limits.ts";
 import {
@@ -82,20 +81,7 @@ export interface RowsMessage {
 
 /** `texts` are those of `rowText`, `bodies` those of the rows that have one. */
 export function encodeRows(texts: readonly string[], bodies: readonly string[]): RowsMessage {
-  return { rows: Buffer.from(`[${texts.join(",")}]`), bodies: utf8Parts(bodies) };
-}
-
-/** In one piece of memory: a piece for each costs more than what is in it. */
-function utf8Parts(texts: readonly string[]): Uint8Array[] {
-  const lengths = texts.map((text) => Buffer.byteLength(text));
-  const bytes = Buffer.allocUnsafeSlow(lengths.reduce((sum, length) => sum + length, 0));
-  let at = 0;
-  return texts.map((text, index) => {
-    const start = at;
-    at += lengths[index] ?? 0;
-    bytes.write(text, start, "utf8");
-    return bytes.subarray(start, at);
-  });
+  return { rows: Buffer.from(`[${texts.join(",")}]`), bodies: bodies.map((body) => Buffer.from(body)) };
 }
 
 /** Of whole rows. */
@@ -111,7 +97,7 @@ function bodyOf(row: readonly Cell[]): string {
   return String(row.at(-1));
 }
 
-/** What came, not yet checked, with bodies as they came. Throws SyntaxError for what is no JSON; null: it is no list. */
+/** What came, not yet checked. Throws SyntaxError for what is no JSON; null: it is no list. */
 export function decodeRows({ rows, bodies }: RowsMessage): unknown[] | null {
   const list: unknown = JSON.parse(utf8Text(rows));
   if (!Array.isArray(list)) return null;
@@ -119,7 +105,7 @@ export function decodeRows({ rows, bodies }: RowsMessage): unknown[] | null {
   for (const row of list as unknown[]) {
     if (!Array.isArray(row) || row[0] !== BODY_TABLE) continue;
     const body = bodies[at++];
-    if (body !== undefined) row.push(body);
+    if (body !== undefined) row.push(utf8Text(body));
   }
   return list as unknown[];
 }
@@ -143,20 +129,22 @@ export function ledgerRowFault(row: unknown): string | null {
 /** The same of a stored body whose hash is another one: looked at by whoever did not make it. */
 export function ledgerBodyFault(row: readonly unknown[]): string | null {
   const [table, hash] = row;
-  if (table !== BODY_TABLE) return null;
-  const body = row.at(-1);
-  if (sha256(body instanceof Uint8Array ? body : String(body)) === hash) return null;
+  if (table !== BODY_TABLE || sha256(String(row.at(-1))) === hash) return null;
   return `${table}.hash is not the SHA-256 of its body`;
 }
 
 function checkOf(table: LedgerTable, column: LedgerColumn): Check {
-  if (table === BODY_TABLE && column.name === "body") return bodyFault;
-  const check = kindCheck(column.kind, WORDS[`${table}.${column.name}`]);
+  const { bodyBytesMax, textBytesMax } = LEDGER_ROW_LIMITS;
+  const bytesMax = table === BODY_TABLE && column.name === "body" ? bodyBytesMax : textBytesMax;
+  const check = kindCheck(column.kind, bytesMax, WORDS[`${table}.${column.name}`]);
   return column.isOptional ? (value) => (value === null ? null : check(value)) : check;
 }
 
-function kindCheck(kind: LedgerColumn["kind"], words: readonly string[] | undefined): Check {
-  const { textBytesMax: bytesMax } = LEDGER_ROW_LIMITS;
+function kindCheck(
+  kind: LedgerColumn["kind"],
+  bytesMax: number,
+  words: readonly string[] | undefined,
+): Check {
   switch (kind) {
     case "text":
       if (words !== undefined) {
@@ -177,14 +165,6 @@ function kindCheck(kind: LedgerColumn["kind"], words: readonly string[] | undefi
           ? null
           : "is no time in milliseconds";
   }
-}
-
-/** A text, or its UTF-8: whoever only stores it makes no text of it. */
-function bodyFault(value: unknown): string | null {
-  const { bodyBytesMax } = LEDGER_ROW_LIMITS;
-  if (!(value instanceof Uint8Array)) return textFault(value, bodyBytesMax);
-  if (value.byteLength > bodyBytesMax) return `is over ${bodyBytesMax} bytes`;
-  return isUtf8(value) ? null : "is no well-formed text";
 }
 
 function textFault(value: unknown, bytesMax: number): string | null {

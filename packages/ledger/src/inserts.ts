@@ -1,23 +1,15 @@
-import { BODY_TABLE } from "./chain.ts";
 import { COLUMNS, TABLES } from "./schema.ts";
 import type { Database, Statement } from "./sqlite.ts";
 
 /** Every statement that a writer needs, compiled once for each connection. */
 export interface Inserts {
   readonly rows: ReadonlyMap<string, Statement>;
-  /** A row whose body is bound as bytes, and stored as the text that they are. */
-  readonly bodyText: Statement;
-  readonly begin: Statement;
-  readonly commit: Statement;
   readonly chain: Statement;
   readonly findBody: Statement;
   readonly setProducer: Statement;
   readonly addAct: Statement;
   readonly removeAct: Statement;
 }
-
-/** The body is the last column. */
-const BODY_VALUES = [...COLUMNS[BODY_TABLE].slice(1).map(() => "?"), "CAST(? AS TEXT)"].join(", ");
 
 export function prepareInserts(db: Database): Inserts {
   return {
@@ -27,9 +19,6 @@ export function prepareInserts(db: Database): Inserts {
         db.prepare(`INSERT INTO ${table} VALUES (?${", ?".repeat(COLUMNS[table].length)})`),
       ]),
     ),
-    bodyText: db.prepare(`INSERT INTO ${BODY_TABLE} VALUES (?, ${BODY_VALUES})`),
-    begin: db.prepare("BEGIN IMMEDIATE"),
-    commit: db.prepare("COMMIT"),
     chain: db.prepare("INSERT INTO ledger_chain VALUES (?, ?, ?, ?, ?, ?, ?, ?)"),
     findBody: db.prepare(
       `SELECT row_id FROM event_body_blobs

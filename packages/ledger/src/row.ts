@@ -1,10 +1,10 @@
 import type { LedgerTable } from "@capsem/api";
-import type { RowCell } from "@capsem/api/ledger-chain";
 import { ledgerBodyFault, ledgerRowFault } from "@capsem/api/ledger-row";
 import { ledgerFailure } from "./error.ts";
+import type { Cell } from "./sqlite.ts";
 
 /** A row that its table can hold: the table's name, then its columns in order. */
-export type Row = readonly [LedgerTable, ...RowCell[]];
+export type Row = readonly [LedgerTable, ...Cell[]];
 
 /** Throws `bad_row`, which names the column. The row itself is returned, not a copy. */
 export function parseRow(row: unknown): Row {

@@ -1,5 +1,5 @@
 /** The only importer of SQLite: databases with arrays for rows, texts whole, and our own failures. */
-import type { Cell, RowCell } from "@capsem/api/ledger-chain";
+import type { Cell } from "@capsem/api/ledger-chain";
 import { Failure, messageOf } from "@capsem/base";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { type LedgerFailureKind, ledgerFailure } from "./error.ts";
@@ -7,14 +7,13 @@ import { type LedgerFailureKind, ledgerFailure } from "./error.ts";
 export type { Cell } from "@capsem/api/ledger-chain";
 
 /** As the library binds and answers them: a text with U+0000 travels as its bytes. */
-type Bound = RowCell;
+type Bound = Cell | Uint8Array;
 type Connection = InstanceType<typeof DatabaseSync>;
 type Compiled = ReturnType<Connection["prepare"]>;
 
 /** Compiled once for each connection; two that are read side by side need two texts. */
 export interface Statement {
-  /** Bytes are bound as a BLOB. */
-  run(...values: readonly RowCell[]): void;
+  run(...values: readonly Cell[]): void;
   get(...values: readonly Cell[]): Cell[] | undefined;
   all(...values: readonly Cell[]): Cell[][];
   /** Holds a read of the database open until it is through or its `return` is called. */
@@ -185,7 +184,7 @@ function* iterated(compiled: Compiled, values: readonly Bound[], slot: Slot): It
 }
 
 /** In its own list: the library ends a text at its first U+0000, and keeps bytes as they are. */
-function bind(values: readonly RowCell[]): void {
+function bind(values: readonly Cell[]): void {
   const bound = values as Bound[];
   for (let at = 0; at < bound.length; at++) {
     const value = bound[at];

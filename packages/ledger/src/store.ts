@@ -1,6 +1,5 @@
 import { mkdirSync, statSync } from "node:fs";
 import { LEDGER_VERSION, type LedgerHead } from "@capsem/api";
-import type { RowCell } from "@capsem/api/ledger-chain";
 import { BODY_TABLE, genesisHead, LEDGER_PRODUCER, nextHead, rowHash } from "./chain.ts";
 import { ledgerFailure, systemFailure } from "./error.ts";
 import { type Inserts, prepareInserts } from "./inserts.ts";
@@ -10,7 +9,7 @@ import { ledgerPaths } from "./paths.ts";
 import { areEssential } from "./reserve.ts";
 import type { Row } from "./row.ts";
 import { checkSchema, columnIndex, createSchema, migrateSchema, prepareWriter } from "./schema.ts";
-import type { Cell, Database, Databases, Statement } from "./sqlite.ts";
+import type { Database, Databases, Statement } from "./sqlite.ts";
 import { storedEvent } from "./stored-event.ts";
 import { tailFault } from "./tail.ts";
 
@@ -46,8 +45,6 @@ export class LedgerStore {
 
   /** Near the quota a log that was held is tried again when it is as long as this. */
   #walBytesTried = 0;
-  /** Until the next change of ours: nobody else makes either of them larger or smaller. */
-  #sizes: { readonly database: number; readonly wal: number } | null = null;
 
   /** Opens or makes a ledger. Throws `ledger_broken` for one that is damaged, `disk_full` and `ledger_failed`. */
   constructor(databases: Databases, root: string, ledger: string, nowMs: number) {
@@ -85,8 +82,7 @@ export class LedgerStore {
 
   /** The database and its log. */
   bytes(): number {
-    const { database, wal } = this.#measured();
-    return database + wal;
+    return this.#databaseBytes() + this.#walBytes();
   }
 
   /**
@@ -95,8 +91,8 @@ export class LedgerStore {
    * grown beyond its length. Between commits only.
    */
   bytesFor(bytesMax: number): number {
-    const { wal: walBytes } = this.#measured();
-    if (this.bytes() < bytesMax || walBytes === 0) return this.bytes();
+    const walBytes = this.#walBytes();
+    if (this.#databaseBytes() + walBytes < bytesMax || walBytes === 0) return this.bytes();
     const isFull = this.#countedBytes() >= bytesMax;
     if (!isFull && walBytes < this.#walBytesTried) return this.#countedBytes();
     const isDone = this.#restartLog("TRUNCATE");
@@ -179,11 +175,10 @@ export class LedgerStore {
 
   /** The log begins anew when it is too large and no reader holds it. Between commits only. */
   checkpoint(): void {
-    const { wal: walBytes } = this.#measured();
-    if (walBytes < this.#walBytesNext) return;
+    if (this.#walBytes() < this.#walBytesNext) return;
     const isDone = this.#restartLog("RESTART");
     // What is written back stays in the file until it is written over, so its size says nothing for a while.
-    this.#walBytesNext = isDone ? LEDGER_LIMITS.walBytesMax : walBytes + LEDGER_LIMITS.walBytesMax;
+    this.#walBytesNext = isDone ? LEDGER_LIMITS.walBytesMax : this.#walBytes() + LEDGER_LIMITS.walBytesMax;
   }
 
   /** The log is written back first: a reader that closes after us could not. */
@@ -206,18 +201,11 @@ export class LedgerStore {
       return this.#db.prepare(`PRAGMA ledger.wal_checkpoint(${how})`).get()?.[0] === 0;
     } finally {
       this.#db.exec(`PRAGMA busy_timeout = ${LEDGER_LIMITS.busyTimeoutMs}`);
-      this.#sizes = null;
     }
   }
 
   #countedBytes(): number {
-    const { database, wal } = this.#measured();
-    return database + Math.max(0, wal - LEDGER_LIMITS.walBytesMax);
-  }
-
-  #measured() {
-    this.#sizes ??= { database: this.#databaseBytes(), wal: this.#walBytes() };
-    return this.#sizes;
+    return this.#databaseBytes() + Math.max(0, this.#walBytes() - LEDGER_LIMITS.walBytesMax);
   }
 
   /** With the pages that are in the log alone. */
@@ -246,19 +234,15 @@ export class LedgerStore {
   }
 
   #transaction<T>(work: () => T): T {
-    const { addAct, removeAct, begin, commit } = this.#inserts;
-    this.#sizes = null;
-    begin.run();
+    this.#db.exec("BEGIN IMMEDIATE");
     try {
       const result = work();
+      const { addAct, removeAct } = this.#inserts;
       this.#open.store({
         add: (act) => addAct.run(act.eventId, act.table, act.producer, act.generation, act.n),
         remove: (eventId) => removeAct.run(eventId),
       });
-      // Inside it is asked without another lock.
-      const database = this.#databaseBytes();
-      commit.run();
-      this.#sizes = { database, wal: this.#walBytes() };
+      this.#db.exec("COMMIT");
       return result;
     } catch (thrown) {
       this.#rollBack();
@@ -297,14 +281,13 @@ export class LedgerStore {
 
   /** Answers where the row is: a body that is there already is not stored again. */
   #insert(n: number, row: Row): number {
-    const { rows, findBody, bodyText } = this.#inserts;
+    const { rows, findBody } = this.#inserts;
     const [table, ...values] = row;
     if (table === BODY_TABLE) {
-      const found = findBody.get(...(values.slice(0, -1) as Cell[]));
+      const found = findBody.get(...values.slice(0, -1));
       if (found !== undefined) return Number(found[0]);
     }
-    const statement = isTextInBytes(values.at(-1)) ? bodyText : rows.get(table);
-    statement?.run(n, ...values);
+    rows.get(table)?.run(n, ...values);
     return n;
   }
 
@@ -316,12 +299,6 @@ export class LedgerStore {
       interruptedRow(act, decision, storedEvent(this.#db, String(decision[EVENT_HASH_AT])).fields, nowMs),
     ];
   }
-}
-
-/** One with U+0000 is stored as the bytes that it is. */
-function isTextInBytes(cell: RowCell | undefined): boolean {
-  // The method of every byte array looks at one byte after the other.
-  return cell instanceof Uint8Array && !Buffer.prototype.includes.call(cell, 0);
 }
 
 function seqKey(producer: string, generation: string): string {

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, rmdirSync } from "node:fs";
 import { HOST_LEDGER } from "@capsem/api";
 import { Failure } from "@capsem/base";
 import { expect, test } from "vitest";
-import { genesisHead, sha256 } from "./chain.ts";
+import { genesisHead } from "./chain.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { ledgerPaths } from "./paths.ts";
 import { LEDGER, LedgerRig } from "./testing/ledger-rig.ts";
@@ -29,24 +29,6 @@ test("what is appended is there, chained and whole", () => {
   expect(rig.verify()).toMatchObject({ is_whole: true, rows: 11, head, fault: null });
   const preview = rig.reader().prepare("SELECT stdout_preview FROM exec_events WHERE row_id = 8").get();
   expect(preview).toEqual(["a\0b\u{1F600}"]);
-});
-
-test("a body that comes as its UTF-8 is stored as the text that it is, once, and is whole", () => {
-  const rig = new LedgerRig();
-  rig.open();
-  const texts = ["", "a\u{1F600}", "a\0b", "\ufeffa"];
-  const bodies = texts.map((body) =>
-    row("event_body_blobs", { hash: sha256(body), kind: "event", original_bytes: body.length, body }),
-  );
-  const inBytes = bodies.map((cells, at) => [...cells.slice(0, -1), Buffer.from(texts[at] ?? "")]);
-  rig.append(inBytes);
-  rig.append(bodies);
-  expect(rig.verify()).toMatchObject({ is_whole: true, rows: 8 });
-  const stored = rig
-    .reader()
-    .prepare("SELECT body, typeof(body) FROM event_body_blobs ORDER BY row_id")
-    .all();
-  expect(stored).toEqual(texts.map((text) => [text, text.includes("\0") ? "blob" : "text"]));
 });
 
 test("rows that come again are skipped, a gap is refused, and either leaves the chain as it was", () => {
@@ -290,22 +272,6 @@ test("one append that is refused costs the others of its transaction nothing", (
     request("vm_bbbbbbbbbbbbbbbb", "g1", 1),
   ]);
   expect(ends.map(({ kind }) => kind)).toEqual(["taken", "refused", "refused", "taken", "refused"]);
-});
-
-test("a ledger's ends are told before the next ledger is written", () => {
-  const rig = new LedgerRig();
-  rig.open();
-  rig.open("g1", { ledger: HOST_LEDGER });
-  const request = (ledger: string) => ({
-    ...{ ledger, producer: "service", generation: "g1", first: 1, rows: [], hashes: [] },
-  });
-  const commits = rig.writer.commits([request(LEDGER), request(HOST_LEDGER), request(LEDGER)]);
-  const [first, second] = [...commits].map((ends) => ends.map(([index, { kind }]) => [index, kind]));
-  expect(first).toEqual([
-    [0, "taken"],
-    [2, "taken"],
-  ]);
-  expect(second).toEqual([[1, "taken"]]);
 });
 
 test("a ledger that a producer has open is not let go of; a closed one is", () => {

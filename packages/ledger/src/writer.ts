@@ -66,17 +66,9 @@ export class LedgerWriter {
     return { ...store.head, bytes: store.bytes(), interrupted };
   }
 
-  /** As `commits`, at once. An end for each request, in order. */
+  /** One transaction for each ledger that is named. An end for each request, in order. */
   append(requests: readonly AppendRequest[]): AppendEnd[] {
     const ends: AppendEnd[] = [];
-    for (const commit of this.commits(requests)) for (const [index, end] of commit) ends[index] = end;
-    return ends;
-  }
-
-  /** One transaction for each ledger that is named, and after it the ends of its requests, by their place. */
-  *commits(
-    requests: readonly AppendRequest[],
-  ): Generator<(readonly [index: number, end: AppendEnd])[], void> {
     const byLedger = new Map<string, number[]>();
     for (const [index, { ledger }] of requests.entries()) {
       const indexes = byLedger.get(ledger);
@@ -85,8 +77,9 @@ export class LedgerWriter {
     }
     for (const [ledger, indexes] of byLedger) {
       const mine = indexes.map((index) => requests[index] as AppendRequest);
-      yield this.#appendTo(ledger, mine).map((end, at) => [indexes[at] as number, end] as const);
+      for (const [at, end] of this.#appendTo(ledger, mine).entries()) ends[indexes[at] as number] = end;
     }
+    return ends;
   }
 
   sign(ledger: string, head: LedgerHead, signature: string, keyId: string): void {

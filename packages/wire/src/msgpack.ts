@@ -28,9 +28,6 @@ const DECODE_OPTIONS = { extensionCodec: noExtensions };
 /** A message up to this size is copied out of the encoder, which is used again: most are a few hundred bytes. */
 const COPIED_BYTES_MAX = 4_096;
 
-/** Room that an encoder is given beforehand; a message beyond it makes its own as it grows. */
-const ROOM_BYTES_MAX = 2_097_152;
-
 /** Kept: a new one for each message costs more than most messages. Both allow to be entered again. */
 let encoder = new Encoder(ENCODE_OPTIONS);
 let decoder = new Decoder(DECODE_OPTIONS);
@@ -40,9 +37,8 @@ export function encodeMessagePack(value: unknown): Uint8Array {
   try {
     const bytes = encoder.encodeSharedRef(value);
     if (bytes.length <= COPIED_BYTES_MAX) return bytes.slice();
-    // Its buffer goes with the message. A large one is seldom the last: to double again costs more than the message.
-    const initialBufferSize = Math.min(bytes.length + COPIED_BYTES_MAX, ROOM_BYTES_MAX);
-    encoder = new Encoder({ ...ENCODE_OPTIONS, initialBufferSize });
+    // Its buffer has grown, and goes with the message.
+    encoder = new Encoder(ENCODE_OPTIONS);
     return bytes;
   } catch (thrown) {
     encoder = new Encoder(ENCODE_OPTIONS);

@@ -8,9 +8,8 @@ import {
   type LedgerResult,
   type LedgerRole,
 } from "@capsem/api";
-import type { RowCell } from "@capsem/api/ledger-chain";
 import { rowHash } from "@capsem/api/ledger-chain";
-import { decodeRows, type RowsMessage } from "@capsem/api/ledger-row";
+import { decodeRows } from "@capsem/api/ledger-row";
 import { defer, Failure } from "@capsem/base";
 import { createPeer, type Handler, type Peer, type StreamHandler } from "@capsem/rpc";
 import type { LedgerChild, OwnerExit } from "../powers.ts";
@@ -197,7 +196,7 @@ class Life {
         return { ...store.head, interrupted, bytes: bytesOf(store) };
       },
       "ledger.append": async ({ ledger, generation, first, ...message }) => {
-        const rows = rowsOf(message);
+        const rows = (decodeRows(message) ?? []) as readonly WireRow[];
         await faults.appendGate?.();
         const failure = faults.appendFailures?.shift();
         if (failure !== undefined)
@@ -387,10 +386,4 @@ function handlersOf(role: LedgerRole, methods: object, isMute: () => boolean): R
       },
     ]),
   );
-}
-
-function rowsOf(message: RowsMessage): WireRow[] {
-  const rows = (decodeRows(message) ?? []) as readonly (readonly RowCell[])[];
-  const text = (cell: RowCell) => (cell instanceof Uint8Array ? Buffer.from(cell).toString("utf8") : cell);
-  return rows.map((row) => row.map(text));
 }

@@ -3,7 +3,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { VerifyResult } from "@capsem/api";
-import type { RowCell } from "@capsem/api/ledger-chain";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { onTestFinished } from "vitest";
 import { rowHash } from "../chain.ts";
@@ -13,6 +12,7 @@ import { parseRow } from "../row.ts";
 import { runSlices } from "../slices.ts";
 import { unreadableLedger, type VerifyOptions, verifyChain } from "../verify.ts";
 import { LedgerWriter, type Standing } from "../writer.ts";
+import type { WireRow } from "./rows.ts";
 
 export const LEDGER = "vm_aaaaaaaaaaaaaaaa";
 const MIB = 1024 * 1024;
@@ -45,7 +45,7 @@ export class LedgerRig {
   }
 
   /** Appends under the next number, or under the one that is said. Throws the refusal. */
-  append(rows: readonly (readonly RowCell[])[], options: AppendOptions = {}): Standing {
+  append(rows: readonly WireRow[], options: AppendOptions = {}): Standing {
     const { ledger = LEDGER, producer = "service", generation = "g1" } = options;
     const key = `${ledger} ${producer} ${generation}`;
     const first = options.first ?? (this.#seqs.get(key) ?? 0) + 1;
