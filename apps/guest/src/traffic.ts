@@ -152,8 +152,9 @@ class RelayProcess {
   }
 
   /**
-   * undefined when it said what is no line, or says nothing any more: one that hangs is killed. The end of its output comes before the news of its
-   * own end: who asked again in between would ask the same one, without a turn of the event loop for that news.
+   * undefined when it said what is no line, or says nothing any more: one that hangs is killed. The end of its output
+   * comes before the news of its own end: who asked again in between would ask the same one, without a turn of the event
+   * loop for that news.
    */
   async #line(): Promise<string | undefined> {
     const answer = within(this.#reader.line(), GUEST_LIMITS.trafficAnswerTimeoutMs);

@@ -15,8 +15,9 @@ export interface LogFileOptions {
 }
 
 /**
- * Appends lines to PATH, which becomes PATH.1 and so on at a size limit. Lines are written in the background,
- * in order, those of a moment together: a write costs the event loop more than the request that it tells of. What the disk cannot take in time is dropped and counted, so that no writer ever waits.
+ * Appends lines to PATH, which becomes PATH.1 and so on at a size limit. Lines are written in the background, in order,
+ * those of a moment together: a write costs the event loop more than the request that it tells of. What the disk cannot
+ * take in time is dropped and counted, so that no writer ever waits.
  */
 export class LogFile {
   readonly path: string;
