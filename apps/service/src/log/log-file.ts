@@ -15,9 +15,8 @@ export interface LogFileOptions {
 }
 
 /**
- * Appends lines to PATH, which becomes PATH.1 and so on at a size limit. Lines are written in the background, in order,
- * those of a moment together: a write costs the event loop more than the request that it tells of. What the disk cannot
- * take in time is dropped and counted, so that no writer ever waits.
+ * Appends lines to PATH, which becomes PATH.1 and so on at a size limit. Lines are written in the background,
+ * in order; what the disk cannot take in time is dropped and counted, so that no writer ever waits.
  */
 export class LogFile {
   readonly path: string;
@@ -31,8 +30,6 @@ export class LogFile {
   #pendingBytes = 0;
   #droppedLines = 0;
   #writing: Promise<void> | null = null;
-  /** Ends the wait for more lines. */
-  #hurry: () => void = () => undefined;
   #isClosed = false;
   #hasFailed = false;
 
@@ -55,15 +52,11 @@ export class LogFile {
     this.#pending.push(line);
     this.#pendingBytes += bytes;
     this.#writing ??= this.#writeAll();
-    if (this.#pendingBytes >= LOG_LIMITS.gatherBytesMax) this.#hurry();
   }
 
   /** Resolves when everything appended so far is in the file. */
   async flush(): Promise<void> {
-    while (this.#writing !== null) {
-      this.#hurry();
-      await this.#writing;
-    }
+    while (this.#writing !== null) await this.#writing;
   }
 
   /** Gives the descriptor back; a later line opens the file again. */
@@ -82,7 +75,6 @@ export class LogFile {
   async #writeAll(): Promise<void> {
     try {
       while (this.#pending.length > 0) {
-        await this.#moreLines();
         if (this.#droppedLines > 0) {
           this.#pending.push(JSON.stringify({ source: "service", dropped_lines: this.#droppedLines }));
           this.#droppedLines = 0;
@@ -100,16 +92,6 @@ export class LogFile {
     } finally {
       this.#writing = null;
     }
-  }
-
-  #moreLines(): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, LOG_LIMITS.gatherMs);
-      this.#hurry = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
   }
 
   async #write(text: string): Promise<void> {

@@ -4,14 +4,13 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
-  statSync,
   symlinkSync,
   truncateSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { LOG_LIMITS } from "../limits.ts";
 import { readGatewayPanics } from "../trouble/gateway-panics.ts";
 import { readAllLogs } from "./all-logs.ts";
@@ -38,27 +37,6 @@ test("a log rotates by size and keeps its last files", async () => {
   const window = await readLogWindow(join(folder, "a.log"), {});
   const kept = window.lines.map((line) => Number(line.split(" ")[1]));
   expect(kept).toEqual([14, 15, 16, 17, 18, 19]);
-});
-
-test("lines of a moment are written together, and at once for whoever waits for them", async () => {
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-  try {
-    const file = new LogFile(join(folder, "a.log"));
-    file.append("one");
-    await new Promise((resolve) => setImmediate(resolve));
-    file.append("two");
-    expect(readdirSync(folder)).toEqual([]);
-    await file.flush();
-    expect(readFileSync(join(folder, "a.log"), "utf8")).toBe("one\ntwo\n");
-    // The clock stands still: nothing but their number lets these go.
-    for (let bytes = 0; bytes < LOG_LIMITS.gatherBytesMax; bytes += 1_025) file.append("x".repeat(1_024));
-    while (statSync(join(folder, "a.log")).size < LOG_LIMITS.gatherBytesMax) {
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    await file.close();
-  } finally {
-    vi.useRealTimers();
-  }
 });
 
 test("a released log goes on where it was", async () => {

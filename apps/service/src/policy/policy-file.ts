@@ -36,21 +36,16 @@ export async function readPolicyFile(path: string, name: string, uid: number): P
 async function readOwn(path: string, name: string, uid: number): Promise<FileRead> {
   const file = await openRegularFile(path);
   try {
-    const stats = await file.stat();
-    const problem = problemOf(stats, uid);
+    const problem = problemOf(await file.stat(), uid);
     if (problem !== null) return refused(name, `Cannot use "${path}": ${problem}`);
-    const { fileBytesMax } = POLICY_LIMITS;
-    // Room for what is there and one more: its end is seen by the read that finds nothing.
-    let bytes = Buffer.alloc(Math.min(stats.size, fileBytesMax) + 1);
+    const bytes = Buffer.alloc(POLICY_LIMITS.fileBytesMax + 1);
     let length = 0;
-    while (length <= fileBytesMax) {
-      // It grows while it is read.
-      if (length === bytes.length) bytes = Buffer.concat([bytes], fileBytesMax + 1);
+    while (length < bytes.length) {
       const { bytesRead } = await file.read(bytes, length, bytes.length - length, null);
       if (bytesRead === 0) return decoded(bytes.subarray(0, length), name);
       length += bytesRead;
     }
-    return refused(name, `the file is longer than ${fileBytesMax} bytes`);
+    return refused(name, `the file is longer than ${POLICY_LIMITS.fileBytesMax} bytes`);
   } finally {
     await file.close();
   }
