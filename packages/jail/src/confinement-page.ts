@@ -94,7 +94,7 @@ const INTRODUCTION: readonly string[] = [
   "",
   "| process | before it starts (`capsem-launch`) | once it has what it needs (`seal`) |",
   "|---|---|---|",
-  "| owner | Landlock: Node's and QEMU's own files to read and execute, its VM's `jobs` folder, `/dev/null` and, where it is used, `/dev/kvm` to write. An empty network namespace. No other descriptor, a cleared environment, no new privileges. As root: no capability but `setuid`, `setgid` and `kill` | a limit on the size of its files, and seccomp in every thread, after QEMU runs and before its guest does |",
+  "| owner | Landlock: Node's and QEMU's own files to read and execute, and how large the kernel's large pages are, its VM's `jobs` folder, `/dev/null` and, where it is used, `/dev/kvm` to write. An empty network namespace. No other descriptor, a cleared environment, no new privileges. As root: no capability but `setuid`, `setgid` and `kill` | a limit on the size of its files, and seccomp in every thread, after QEMU runs and before its guest does |",
   "| gateway | Landlock: Node's own files to read, nothing to write but `/dev/null`. The rest as above, no capability at all | the same, before the first connection |",
   "| ledger | Landlock: Node's own files and SQLite's binary to read, `ledgers` and what is below it to read, write, make, move and remove. The rest as a gateway | the same as an owner's, once its threads and SQLite run and before it says that it is ready |",
   "| proxy, aggregator, builtin | Landlock: Node's own files to read, nothing to write but `/dev/null`. The rest as a gateway | the same as an owner's, before it says that it is ready and before it is granted a channel to a neighbour |",
