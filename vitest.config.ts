@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 import { hostTests } from "./tools/host-tests.mjs";
-import { WAIT_MS } from "./tools/test-limits.mjs";
+import { WAIT_MS } from "./tools/test-limits.ts";
 
 const everywhere = ["packages/*/src/**", "apps/*/src/**", "guest-image/**", "tests/**"];
 // The long counts of a soak take as long as they take; the stage itself has a limit.

@@ -67,7 +67,7 @@ test("64 parallel execs on one CPU all finish", async () => {
 test("an exec with a background child returns when its own process ends", async () => {
   const started = performance.now();
   const result = await vm.exec({ command: "sleep 300 & echo $!" });
-  expect(performance.now() - started).toBeLessThan(60_000);
+  expect(performance.now() - started).toBeLessThan(10_000);
   expect(await rig.sh(vm, `kill -0 ${result.stdout.data.trim()} && echo lives`)).toBe("lives\n");
 });
 

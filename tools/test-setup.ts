@@ -1,7 +1,7 @@
 /** For every test file: time for what must come, and nothing of it in the process that the next file has too. */
 import { existsSync, readFileSync } from "node:fs";
 import { afterAll, expect, vi } from "vitest";
-import { WAIT_MS } from "./test-limits.mjs";
+import { WAIT_MS } from "./test-limits.ts";
 
 const { waitFor } = vi;
 // `expect.poll` has a setting for it.

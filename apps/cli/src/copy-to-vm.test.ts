@@ -17,13 +17,13 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 test("a place that cannot be looked at is written to all the same, and that says why it fails", async () => {
   const refuses = (verb: string) => async (_: string, body?: AsyncIterable<Uint8Array>) => {
     for await (const _part of body ?? []);
-    throw new CapsemError("file_not_permitted", `Cannot ${verb} "/root/x": Permission denied`, {
+    throw new CapsemError("file_not_permitted", `Cannot ${verb} "/etc/x": Permission denied`, {
       status: 403,
     });
   };
   const vm = { files: { stat: refuses("read"), write: refuses("write") } } as unknown as Vm;
   const context = { powers: fakePowers().powers, output: {}, json: false, tried: { event: null } };
-  await expect(copyToVm(context as unknown as Context, vm, join(folder, "a"), "/root/x")).rejects.toThrow(
-    'Cannot write "/root/x": Permission denied',
+  await expect(copyToVm(context as unknown as Context, vm, join(folder, "a"), "/etc/x")).rejects.toThrow(
+    'Cannot write "/etc/x": Permission denied',
   );
 });

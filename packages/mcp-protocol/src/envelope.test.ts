@@ -1,6 +1,6 @@
 import { Failure } from "@capsem/base";
 import { expect, test } from "vitest";
-import { costInPasses } from "../../../apps/service/src/testing/cost.ts";
+import { costInPasses } from "../../../tests/support/cost.ts";
 import {
   envelopeErrorCode,
   errorText,

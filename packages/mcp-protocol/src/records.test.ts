@@ -1,7 +1,7 @@
 import { concat, Failure } from "@capsem/base";
 import { createMemoryLink, createMux, type MuxStream } from "@capsem/wire";
 import { expect, test } from "vitest";
-import { costInPasses } from "../../../apps/service/src/testing/cost.ts";
+import { costInPasses } from "../../../tests/support/cost.ts";
 import {
   encodeRecord,
   type McpRecord,

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { costInPasses } from "../../../service/src/testing/cost.ts";
+import { costInPasses } from "../../../../tests/support/cost.ts";
 import { errorParts, resultParts } from "./result-fields.ts";
 
 const text = (value: string) => ({ type: "text", text: value });

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
-import { costInPasses } from "../testing/cost.ts";
+import { costInPasses } from "../../../../tests/support/cost.ts";
 import { CREDENTIAL_LIMITS } from "./limits.ts";
 import { SecretRedactor } from "./redactor.ts";
 

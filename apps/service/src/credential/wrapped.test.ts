@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { Random } from "../../../../packages/policy/src/testing/random.ts";
-import { costInPasses } from "../testing/cost.ts";
+import { costInPasses } from "../../../../tests/support/cost.ts";
 import { formsOf } from "./forms.ts";
 import { CREDENTIAL_LIMITS } from "./limits.ts";
 import { markerOf } from "./marker.ts";

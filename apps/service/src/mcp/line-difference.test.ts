@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { costInPasses } from "../testing/cost.ts";
+import { costInPasses } from "../../../../tests/support/cost.ts";
 import { lineDifference } from "./line-difference.ts";
 
 test.each([

@@ -1,1 +1,0 @@
-export const WAIT_MS: number;
