@@ -1,11 +1,10 @@
 import type { ContractResult, FactToSend, FactWho, PROXY_SERVICE_METHODS, ProxyFact } from "@capsem/api";
-import { Failure } from "@capsem/base";
+import { EventIds, Failure } from "@capsem/base";
 import type { Facts } from "../facts.ts";
 import type { Judgement, Person } from "../judge/judge.ts";
 import { PROXY_LIMITS } from "../limits.ts";
 import type { Clock } from "../parts.ts";
 import type { ServiceLink } from "../service-link.ts";
-import { EventIds } from "./event-ids.ts";
 
 export type AskEnd = ContractResult<typeof PROXY_SERVICE_METHODS, "ask.hold">;
 export type NetFact = Extract<ProxyFact, { kind: "net" }>;

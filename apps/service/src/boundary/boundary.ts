@@ -1,10 +1,9 @@
 import { apiFailure, type ErrorKind, HOST_LEDGER, toApiFailure } from "@capsem/api";
-import { assert, Failure, messageOf } from "@capsem/base";
+import { assert, EventIds, Failure, messageOf } from "@capsem/base";
 import { boundLabels, type Decision, type DecisionAction } from "@capsem/policy";
 import { type ActContext, requesterText } from "../act.ts";
 import type { ServiceLog } from "../log/service-log.ts";
 import { askBinding } from "./ask-digest.ts";
-import { EventIds } from "./event-ids.ts";
 import { type Judgement, judge } from "./judgement.ts";
 import { RecordedAct } from "./open-act.ts";
 import { RESULT_FIELDS } from "./output-rules.ts";

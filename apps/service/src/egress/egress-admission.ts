@@ -1,10 +1,9 @@
 import { type ContractParams, type ContractResult, EGRESS_SERVICE_METHODS, HOST_SCOPE } from "@capsem/api";
-import { Failure, messageOf } from "@capsem/base";
+import { EventIds, Failure, messageOf } from "@capsem/base";
 import { judgeUrl, parseUrl, type Target } from "@capsem/net";
 import type { PolicySnapshot, ServerInForce } from "@capsem/policy";
 import type { Handler, Peer, RpcContext } from "@capsem/rpc";
 import type { ActContext, Principal } from "../act.ts";
-import { EventIds } from "../boundary/event-ids.ts";
 import type { Boundary, LedgerWriter, OpenAct, Redactor, VmFacts } from "../boundary/parts.ts";
 import type { Who } from "../boundary/rows.ts";
 import type { ServiceLog } from "../log/service-log.ts";
