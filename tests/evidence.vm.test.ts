@@ -162,7 +162,7 @@ test("a changed byte, a dropped row and rows that changed places are named, and 
   const { ledgers } = JSON.parse(all.stdout.toString()) as { ledgers: VerifyResult[] };
   const faults = Object.fromEntries(ledgers.map(({ vm_id, fault }) => [vm_id, fault]));
   expect(faults[altered.id]).toMatchObject({ kind: "altered", row: expect.any(Number) });
-  expect(["exec_events", "event_body_blobs"]).toContain(faults[altered.id]?.table);
+  expect(["exec_events", "security_decision_events"]).toContain(faults[altered.id]?.table);
   expect(faults[dropped.id]).toMatchObject({ kind: "missing", table: "exec_events" });
   expect(faults[reordered.id]).toMatchObject({ kind: "reordered", row: 4 });
   expect([faults[untouched.id], faults.host]).toEqual([null, null]);

@@ -7,6 +7,7 @@ const headLine = z.object({
   rows: z.number(),
   head: z.string(),
   heads: z.array(z.object({ rows: z.number(), head: z.string(), signature: z.string() })),
+  tables: z.record(z.string(), z.array(z.string())),
 });
 const rowLine = z.object({
   n: z.number(),
@@ -29,7 +30,7 @@ export interface Verdict {
 /** What somebody writes who has docs/ledger-format.md, an export and the public key as PEM. Throws the first fault. */
 export function verifyExport(text: string, publicKey: string): Verdict {
   const [first = "", ...lines] = text.trimEnd().split("\n");
-  const { ledger, rows, head: last, heads } = headLine.parse(JSON.parse(first));
+  const { ledger, rows, head: last, heads, tables } = headLine.parse(JSON.parse(first));
   let head = sha256(`capsem-ledger 1 ${ledger}`);
   const headAt = new Map([[0, head]]);
   const seqs = new Map<string, number>();
@@ -48,6 +49,9 @@ export function verifyExport(text: string, publicKey: string): Verdict {
       found.hash,
       sha256(JSON.stringify([producer, generation, seq, table, ...hashed])),
     );
+    const cell = (column: string) => row[tables[table]?.indexOf(column) ?? -1];
+    const event = cell("event");
+    if (typeof event === "string") expectSame(`event of row ${n}`, sha256(event), cell("event_hash"));
     if (isBody && typeof body === "string") bodies.add(sha256(body));
     if (isBody) expectSame(`body of row ${n}`, bodies.has(String(hash)), true);
     head = sha256(head + found.hash);

@@ -1,6 +1,7 @@
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import type { LedgerHead } from "@capsem/api";
+import { fillLater } from "@capsem/api/ledger-chain";
 import { expect, onTestFinished, test } from "vitest";
 import { act, intent, type WireRow } from "../../../packages/ledger/src/testing/rows.ts";
 import {
@@ -27,7 +28,8 @@ class Producer {
   make(acts: number): void {
     for (let count = 0; count < acts; count++) {
       const n = this.rows.length + 1;
-      this.rows.push(...act({ n, command: `echo ${n} ${"x".repeat(n % 700)}` }));
+      const command = `echo ${n} ${"x".repeat(n % 700)}`;
+      this.rows.push(...act({ n, command, isInRow: n % 2 === 0 }));
     }
   }
 
@@ -51,7 +53,9 @@ async function exported(ledger: LedgerProcess): Promise<unknown[][]> {
   const lines = Buffer.concat(parts).toString("utf8").trimEnd().split("\n").slice(1);
   return lines.map((line) => {
     const { table, row } = JSON.parse(line) as { table: string; row: unknown[] };
-    return [table, ...row];
+    const cells: unknown[] = [table, ...row];
+    fillLater(cells);
+    return cells;
   });
 }
 

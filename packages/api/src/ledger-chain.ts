@@ -1,5 +1,6 @@
 /** Hashes of a ledger (docs/ledger-format.md): the ledger chains its rows with them, the service follows the chain. */
 import { hash } from "node:crypto";
+import { LEDGER_TABLES, type LedgerTableRow } from "./ledger-table.ts";
 
 export type Cell = string | number | null;
 
@@ -31,8 +32,8 @@ export function genesisHead(ledger: string): string {
 }
 
 /**
- * Hash of a row that starts with its table's name: over who wrote it and all of its columns in order. A stored body is
- * left out, since its column `hash` stands for it.
+ * Hash of a row that starts with its table's name: over who wrote it and its columns in order. A stored body is left
+ * out, since its column `hash` stands for it.
  */
 export function rowHash(origin: Origin, row: readonly Cell[]): string {
   return rowTextHash(origin, rowText(row));
@@ -46,8 +47,38 @@ export function rowTextHash({ producer, generation, seq }: Origin, text: string)
 
 /** What is hashed of a row, as JSON: the table's name and its columns, without a stored body. */
 export function rowText(row: readonly Cell[]): string {
-  return JSON.stringify(row[0] === BODY_TABLE ? row.slice(0, 1 + BODY_FACTS) : row);
+  return JSON.stringify(hashedCells(row));
 }
+
+/**
+ * A stored body is left out, and so is a column that came later than its table where it is null: a row of an older
+ * version has the hash that it always had.
+ */
+export function hashedCells(row: readonly Cell[]): readonly Cell[] {
+  const [table] = row;
+  if (table === BODY_TABLE) return row.slice(0, 1 + BODY_FACTS);
+  const sizes = SIZES.get(table);
+  if (sizes === undefined) return row;
+  let end = row.length;
+  while (end > sizes.first && row[end - 1] === null) end -= 1;
+  return end === row.length ? row : row.slice(0, end);
+}
+
+/** The other way round: a row as its table has it now. Anything else stays as it is. */
+export function fillLater(row: unknown[]): void {
+  const sizes = SIZES.get(row[0]);
+  if (sizes === undefined || row.length < sizes.first) return;
+  while (row.length < sizes.now) row.push(null);
+}
+
+/** Of tables that have got columns: cells of a row in their first version and now, with the table's name. */
+const SIZES: ReadonlyMap<unknown, { readonly first: number; readonly now: number }> = new Map(
+  Object.entries(LEDGER_TABLES).flatMap(([table, { columns, later = {} }]: [string, LedgerTableRow]) => {
+    const now = 1 + Object.keys(columns).length;
+    const count = Object.keys(later).length;
+    return count === 0 ? [] : [[table, { first: now - count, now }]];
+  }),
+);
 
 /** Both in lower-case hex, one behind the other. */
 export function nextHead(head: string, hashOfRow: string): string {

@@ -1,12 +1,12 @@
 /** What a table of a ledger can hold: checked by whoever sends rows, and again by the ledger. */
 
-import { BODY_TABLE, type Cell, rowText, sha256 } from "./ledger-chain.ts";
+import { BODY_TABLE, type Cell, fillLater, rowText, sha256 } from "./ledger-chain.ts";
 import { LEDGER_ROW_LIMITS } from "./ledger-limits.ts";
 import {
-  type ColumnType,
   LEDGER_TABLE_NAMES,
   LEDGER_TABLES,
   type LedgerTable,
+  type LedgerTableRow,
   OUTCOMES,
 } from "./ledger-table.ts";
 import { utf8Text } from "./utf8-text.ts";
@@ -17,6 +17,10 @@ export interface LedgerColumn {
   readonly name: string;
   readonly kind: "text" | "int" | "real" | "json" | "flag" | "time";
   readonly isOptional: boolean;
+  /** The version that brought it. */
+  readonly since: number;
+  /** It came later than its table. */
+  readonly isLater: boolean;
 }
 
 /** The columns of each table, in the order in which rows bring them and hashes go over them. */
@@ -34,16 +38,27 @@ export const LEDGER_COLUMNS: Readonly<Record<LedgerTable, readonly LedgerColumn[
 };
 
 function columnsOf(table: LedgerTable): LedgerColumn[] {
-  const columns: Readonly<Record<string, ColumnType>> = LEDGER_TABLES[table].columns;
+  const { since = 1, later = {}, columns }: LedgerTableRow = LEDGER_TABLES[table];
   return Object.entries(columns).map(([name, type]) => ({
     name,
     kind: type.replace("?", "") as LedgerColumn["kind"],
     isOptional: type.endsWith("?"),
+    since: later[name] ?? since,
+    isLater: Object.hasOwn(later, name),
   }));
 }
 
 export function isLedgerTable(name: unknown): name is LedgerTable {
   return typeof name === "string" && Object.hasOwn(LEDGER_COLUMNS, name);
+}
+
+const DECISIONS_TABLE = "security_decision_events";
+const EVENT_AT = cellAt(DECISIONS_TABLE, "event");
+const EVENT_HASH_AT = cellAt(DECISIONS_TABLE, "event_hash");
+
+/** Where a column's value is in a row, whose first cell is its table. */
+function cellAt(table: LedgerTable, column: string): number {
+  return 1 + LEDGER_COLUMNS[table].findIndex(({ name }) => name === column);
 }
 
 const DECISIONS: readonly string[] = ["allow", "ask", "block"];
@@ -103,9 +118,11 @@ export function decodeRows({ rows, bodies }: RowsMessage): unknown[] | null {
   if (!Array.isArray(list)) return null;
   let at = 0;
   for (const row of list as unknown[]) {
-    if (!Array.isArray(row) || row[0] !== BODY_TABLE) continue;
-    const body = bodies[at++];
-    if (body !== undefined) row.push(utf8Text(body));
+    if (!Array.isArray(row)) continue;
+    if (row[0] === BODY_TABLE) {
+      const body = bodies[at++];
+      if (body !== undefined) row.push(utf8Text(body));
+    } else fillLater(row);
   }
   return list as unknown[];
 }
@@ -126,11 +143,15 @@ export function ledgerRowFault(row: unknown): string | null {
   return null;
 }
 
-/** The same of a stored body whose hash is another one: looked at by whoever did not make it. */
+/** The same of a stored body or event whose hash is another one: looked at by whoever did not make it. */
 export function ledgerBodyFault(row: readonly unknown[]): string | null {
   const [table, hash] = row;
-  if (table !== BODY_TABLE || sha256(String(row.at(-1))) === hash) return null;
-  return `${table}.hash is not the SHA-256 of its body`;
+  if (table === BODY_TABLE && sha256(String(row.at(-1))) !== hash) {
+    return `${table}.hash is not the SHA-256 of its body`;
+  }
+  if (table !== DECISIONS_TABLE || row[EVENT_AT] === null) return null;
+  if (sha256(String(row[EVENT_AT])) === row[EVENT_HASH_AT]) return null;
+  return `${table}.event_hash is not the SHA-256 of its event`;
 }
 
 function checkOf(table: LedgerTable, column: LedgerColumn): Check {

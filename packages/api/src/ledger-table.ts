@@ -2,7 +2,7 @@
  * The tables of a ledger (design, "Ledger"): the one source of their columns for the ledger that stores them, the
  * producers that fill them, and docs/ledger-format.md. A column is added at the end of its table, with a new version.
  */
-export const LEDGER_VERSION = 2;
+export const LEDGER_VERSION = 3;
 
 /** `json` is canonical JSON text, `flag` 0 or 1, `time` milliseconds since 1970. A trailing `?` may be null. */
 export type ColumnKind = "text" | "int" | "real" | "json" | "flag" | "time";
@@ -11,6 +11,8 @@ export type ColumnType = ColumnKind | `${ColumnKind}?`;
 export interface LedgerTableRow {
   /** The version that brought it, where that is not the first: an older ledger gets it when it is next written. */
   readonly since?: number;
+  /** Columns that came later than their table, with the version that brought them: its last ones, which may be null. */
+  readonly later?: Readonly<Record<string, number>>;
   readonly doc: string;
   readonly columns: Readonly<Record<string, ColumnType>>;
 }
@@ -55,6 +57,7 @@ const END = {
 export const LEDGER_TABLES = {
   security_decision_events: {
     doc: "every decision, before its act: the intent",
+    later: { event: 3 },
     columns: {
       ...EVENT,
       type: "text",
@@ -64,10 +67,12 @@ export const LEDGER_TABLES = {
       detection: "text",
       policy_digest: "text",
       matched: "json",
-      /** Of the stored event in event_body_blobs. */
+      /** Of the stored event. */
       event_hash: "text",
       /** The stored event is not all that was judged: a secret in it was replaced. */
       is_redacted: "flag",
+      /** The stored event; null: it is large, and in event_body_blobs. */
+      event: "text?",
     },
   },
   security_rule_events: {

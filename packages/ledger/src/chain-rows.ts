@@ -2,7 +2,7 @@ import { CHAIN_COLUMNS, chainRow } from "./chain.ts";
 import { ledgerFailure } from "./error.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import type { LedgerReader } from "./reader.ts";
-import { COLUMNS, isTable } from "./schema.ts";
+import { columnsOf, isTable } from "./schema.ts";
 import type { Cell } from "./sqlite.ts";
 
 /** A row of the chain as a producer is told of it. */
@@ -31,7 +31,7 @@ export function readChainRows(
       const found = chainRow(cells);
       const { producer: of, generation, seq, table, hash } = found;
       const row =
-        of === producer ? null : [of, generation, seq, table, ...columnsOf(reader, table, found.rowId)];
+        of === producer ? null : [of, generation, seq, table, ...cellsOf(reader, table, found.rowId)];
       for (const cell of row ?? []) if (typeof cell === "string") characters += cell.length;
       if (rows.length > 0 && characters > LEDGER_LIMITS.chainCharactersMax) break;
       rows.push({ hash, row });
@@ -40,9 +40,11 @@ export function readChainRows(
   });
 }
 
-function columnsOf(reader: LedgerReader, table: string, rowId: number): Cell[] {
+function cellsOf(reader: LedgerReader, table: string, rowId: number): Cell[] {
   if (isTable(table)) {
-    const columns = COLUMNS[table].map(({ name }) => `"${name}"`).join(", ");
+    const columns = columnsOf(table, reader.version)
+      .map(({ name }) => `"${name}"`)
+      .join(", ");
     const found = reader.prepare(`SELECT ${columns} FROM ${table} WHERE row_id = ?`).get(rowId);
     if (found !== undefined) return found;
   }

@@ -4,6 +4,7 @@ import type { Cell, Origin } from "@capsem/api/ledger-chain";
 export {
   BODY_TABLE,
   genesisHead,
+  hashedCells,
   LEDGER_PRODUCER,
   nextHead,
   type Origin,

@@ -60,7 +60,7 @@ function entryOf(reader: LedgerReader, decision: Named): SecurityEntry {
     detection: String(decision.detection),
     policy_digest: String(decision.policy_digest),
     matched: matchedRules(reader, decision.event_id ?? null),
-    event: eventOf(reader, String(decision.event_hash)),
+    event: eventOf(reader, decision),
     is_redacted: decision.is_redacted === 1,
   };
 }
@@ -82,8 +82,8 @@ function matchedRules(reader: LedgerReader, eventId: Cell): SecurityEntry["match
 }
 
 /** One that would be a page by itself is named instead: the export has it. */
-function eventOf(reader: LedgerReader, hash: string): SecurityEntry["event"] {
-  const event = storedEvent(reader, hash);
+function eventOf(reader: LedgerReader, decision: Named): SecurityEntry["event"] {
+  const event = storedEvent(reader, reader.version, decision);
   if (event.whole !== null && event.characters <= LEDGER_LIMITS.eventCharactersMax) return { ...event.whole };
-  return { event_hash: hash, characters: event.characters, is_left_out: true };
+  return { event_hash: String(decision.event_hash), characters: event.characters, is_left_out: true };
 }

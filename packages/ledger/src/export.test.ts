@@ -84,6 +84,18 @@ test("a stranger who has read the page alone finds an export whole, and each for
   expect(strangerVerifies(swapped.join("\n"), PEM)).toBe("row 5 is missing");
 });
 
+test("an event beside its decision is part of the export, and is not changed unseen", () => {
+  const rig = new LedgerRig();
+  rig.open();
+  rig.append([...act({ n: 1, isInRow: true }), ...act({ n: 2 })]);
+  const text = [...exportLines(rig.reader())].join("");
+  expect(text).toContain("echo 1");
+  expect(strangerVerifies(text, PEM)).toBeNull();
+  const forged = text.replace('\\"process.command\\":\\"echo 1', '\\"process.command\\":\\"echo 7');
+  expect(forged).not.toBe(text);
+  expect(strangerVerifies(forged, PEM)).toBe("row 1 is altered");
+});
+
 test("an export goes out in parts, none larger than a slice and a row, and an empty one is a head alone", () => {
   const rig = new LedgerRig();
   rig.open();

@@ -1,9 +1,9 @@
 import { LEDGER_VERSION } from "@capsem/api";
-import { BODY_TABLE, CHAIN_COLUMNS, chainRow, genesisHead } from "./chain.ts";
+import { BODY_TABLE, CHAIN_COLUMNS, chainRow, genesisHead, hashedCells } from "./chain.ts";
 import { ledgerFailure } from "./error.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import type { LedgerReader } from "./reader.ts";
-import { COLUMNS, TABLES } from "./schema.ts";
+import { columnsOf, TABLES } from "./schema.ts";
 import type { Cell } from "./sqlite.ts";
 import { TableWalk } from "./table-walk.ts";
 import { signedHeads } from "./verify.ts";
@@ -33,7 +33,9 @@ function headLine(reader: LedgerReader, rows: number) {
     heads: signedHeads(reader)
       .filter((signed) => signed.rows <= rows)
       .map(({ keyId, ...signed }) => ({ ...signed, key_id: keyId })),
-    tables: Object.fromEntries(TABLES.map((table) => [table, COLUMNS[table].map(({ name }) => name)])),
+    tables: Object.fromEntries(
+      TABLES.map((table) => [table, columnsOf(table, reader.version).map(({ name }) => name)]),
+    ),
   };
 }
 
@@ -75,7 +77,11 @@ function lineOf(cells: readonly Cell[], walks: ReadonlyMap<string, TableWalk>): 
       `Cannot export: row ${n} is gone from ${table}; verify names what is wrong`,
     );
   }
-  // A body that came before is there once: its hash says which.
-  const row = table === BODY_TABLE && rowId !== n ? [...values.slice(0, -1), null] : values;
-  return `${JSON.stringify({ n, table, producer, generation, seq, row, hash, head })}\n`;
+  return `${JSON.stringify({ n, table, producer, generation, seq, row: told(table, values, rowId === n), hash, head })}\n`;
+}
+
+/** A body that came before is there once: its hash says which. All else is told as it is hashed. */
+function told(table: string, values: readonly Cell[], isOwn: boolean): readonly Cell[] {
+  if (table === BODY_TABLE) return isOwn ? values : [...values.slice(0, -1), null];
+  return hashedCells([table, ...values]).slice(1);
 }

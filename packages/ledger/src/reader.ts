@@ -11,6 +11,8 @@ export class LedgerReader implements Database {
   readonly name: string;
   /** Whose it is: the same, but for one that was set aside. */
   readonly ledger: string;
+  /** Of its file: an older one has not all columns. */
+  readonly version: number;
   readonly #paths: LedgerPaths;
   readonly #db: Database;
 
@@ -29,6 +31,7 @@ export class LedgerReader implements Database {
       if (version === null) {
         throw ledgerFailure("ledger_broken", `Cannot read ledger "${name}": it is empty`);
       }
+      this.version = version;
       standInTables(this.#db, version);
     } catch (thrown) {
       this.#db.close();

@@ -72,6 +72,15 @@ test.each<[string, unknown, string]>([
   expect(() => parseRow(value)).toThrow(words);
 });
 
+test("an event beside its decision is the one of its hash", () => {
+  const [decision = []] = intent({ n: 1, isInRow: true });
+  expect(parseRow(decision)).toBe(decision);
+  const other = [...decision.slice(0, -1), "{}"];
+  expect(() => parseRow(other)).toThrow(
+    "security_decision_events.event_hash is not the SHA-256 of its event",
+  );
+});
+
 test("an action of a decision is one of the three", () => {
   const [, decision = []] = intent({ n: 1 });
   const cells = [...decision];

@@ -8,7 +8,7 @@ import {
 import { isLedgerTable, LEDGER_COLUMNS, type LedgerColumn } from "@capsem/api/ledger-row";
 import { ledgerFailure } from "./error.ts";
 import { CACHE_KIB, LEDGER_LIMITS } from "./limits.ts";
-import { type Database, Databases } from "./sqlite.ts";
+import { type Database, Databases, rollBack } from "./sqlite.ts";
 
 export type Column = LedgerColumn;
 
@@ -41,7 +41,7 @@ export const META_TABLE_COLUMNS: readonly Column[] = own("name text, value text"
 function own(columns: string): Column[] {
   return columns.split(", ").map((column) => {
     const [name = "", kind] = column.split(" ");
-    return { name, kind: kind as Column["kind"], isOptional: false };
+    return { name, kind: kind as Column["kind"], isOptional: false, since: 1, isLater: false };
   });
 }
 
@@ -114,12 +114,19 @@ function createIndex({ name, table, columns, where }: Index): string {
   return `CREATE INDEX ledger.${name} ON ${table} (${columns.join(", ")})${rows}`;
 }
 
+/** The columns that a table has in a version; of one that came later those of its stand-in. */
+export function columnsOf(table: LedgerTable, version: number): readonly Column[] {
+  return sinceOf(table) > version ? COLUMNS[table] : COLUMNS[table].filter(({ since }) => since <= version);
+}
+
 /** `row_id` is the row's number in the chain. */
-function createTable(table: LedgerTable): string {
-  const columns = COLUMNS[table].map(
-    ({ name, kind, isOptional }) => `"${name}" ${SQL_TYPES[kind]}${isOptional ? "" : " NOT NULL"}`,
-  );
+function createTable(table: LedgerTable, version: number): string {
+  const columns = columnsOf(table, version).map(columnSql);
   return `CREATE TABLE ledger.${table} (row_id INTEGER PRIMARY KEY, ${columns.join(", ")})`;
+}
+
+function columnSql({ name, kind, isOptional }: Column): string {
+  return `"${name}" ${SQL_TYPES[kind]}${isOptional ? "" : " NOT NULL"}`;
 }
 
 const EVERY = [
@@ -155,7 +162,7 @@ export function prepareReader(db: Database): void {
 function statements(version: number): string[] {
   const has = (table: LedgerTable) => sinceOf(table) <= version;
   return [
-    ...TABLES.filter(has).map(createTable),
+    ...TABLES.filter(has).map((table) => createTable(table, version)),
     ...OWN_TABLES,
     ...INDEXES.filter(({ table }) => has(table)).map(createIndex),
   ];
@@ -178,12 +185,18 @@ export function createSchema(db: Database, ledger: string, createdMs: number): v
 }
 
 /**
- * Gives an older ledger the tables that are new, all or none. Nothing that is written is touched, so no copy is made
- * before: what fails leaves the file as it was.
+ * Gives an older ledger the tables and columns that are new, all or none. Nothing that is written is touched, so no copy
+ * is made before: what fails leaves the file as it was.
  */
 export function migrateSchema(db: Database, from: number): void {
-  const old = new Set(statements(from));
+  const there = TABLES.filter((table) => sinceOf(table) <= from);
+  const old = new Set([...statements(from), ...there.map((table) => createTable(table, LEDGER_VERSION))]);
   inTransaction(db, () => {
+    for (const table of there) {
+      for (const column of COLUMNS[table]) {
+        if (column.since > from) db.exec(`ALTER TABLE ledger.${table} ADD COLUMN ${columnSql(column)}`);
+      }
+    }
     for (const statement of statements(LEDGER_VERSION)) if (!old.has(statement)) db.exec(statement);
     db.prepare("UPDATE ledger_meta SET value = ? WHERE name = ?").run(String(LEDGER_VERSION), "version");
   });
@@ -197,7 +210,7 @@ export function standInTables(db: Database, version: number): void {
     // A connection is used for one ledger after the other.
     db.exec(`DROP TABLE IF EXISTS temp.${table}`);
     if (sinceOf(table) <= version) continue;
-    db.exec(createTable(table).replace("ledger.", "temp."));
+    db.exec(createTable(table, LEDGER_VERSION).replace("ledger.", "temp."));
     for (const index of INDEXES) {
       if (index.table === table) db.exec(createIndex(index).replace("ledger.", "temp."));
     }
@@ -211,7 +224,7 @@ function inTransaction(db: Database, work: () => void): void {
     work();
     db.exec("COMMIT");
   } catch (thrown) {
-    db.exec("ROLLBACK");
+    rollBack(db);
     throw thrown;
   }
 }

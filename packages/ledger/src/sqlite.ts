@@ -77,6 +77,15 @@ export class Databases {
   }
 }
 
+/** After a full disk SQLite may have rolled back by itself: then nothing is left to do, and the first failure counts. */
+export function rollBack(db: Pick<Database, "exec">): void {
+  try {
+    db.exec("ROLLBACK");
+  } catch (thrown) {
+    if (!(thrown instanceof Error && /no transaction/.test(thrown.message))) throw thrown;
+  }
+}
+
 /** Loads the binary and everything that it uses: a process that seals itself has to, before. */
 export function warmSqlite(): void {
   const slot = new Slot([]);

@@ -8,10 +8,11 @@ import { DECISIONS_TABLE, interruptedRow, type OpenAct, OpenActs } from "./open-
 import { ledgerPaths } from "./paths.ts";
 import { areEssential } from "./reserve.ts";
 import type { Row } from "./row.ts";
-import { checkSchema, columnIndex, createSchema, migrateSchema, prepareWriter } from "./schema.ts";
-import type { Database, Databases, Statement } from "./sqlite.ts";
+import { COLUMNS, checkSchema, createSchema, migrateSchema, prepareWriter } from "./schema.ts";
+import { type Database, type Databases, rollBack, type Statement } from "./sqlite.ts";
 import { storedEvent } from "./stored-event.ts";
 import { tailFault } from "./tail.ts";
+import { named } from "./words.ts";
 
 /** Rows of one producer, checked and hashed; `first` is the number of the first of them in its generation. */
 export interface Append {
@@ -25,7 +26,7 @@ export interface Append {
 /** Why not a row of an append was taken, or null. */
 export type Refusal = Error | null;
 
-const EVENT_HASH_AT = columnIndex(DECISIONS_TABLE, "event_hash");
+const DECISION_NAMES = COLUMNS[DECISIONS_TABLE].map(({ name }) => name);
 
 /** The one writer of one ledger. Every change is a transaction; one that fails leaves everything as it was. */
 export class LedgerStore {
@@ -250,13 +251,9 @@ export class LedgerStore {
     }
   }
 
-  /** After a full disk SQLite may have rolled back by itself; whoever holds this store may have to open another one. */
+  /** Whoever holds this store may have to open another one. */
   #rollBack(): void {
-    try {
-      this.#db.exec("ROLLBACK");
-    } catch (thrown) {
-      if (!(thrown instanceof Error && /no transaction/.test(thrown.message))) throw thrown;
-    }
+    rollBack(this.#db);
     this.#open = this.#load();
   }
 
@@ -295,9 +292,8 @@ export class LedgerStore {
     const found = this.#db.prepare(`SELECT * FROM ${DECISIONS_TABLE} WHERE row_id = ?`).get(act.n);
     if (found === undefined) return [];
     const decision = found.slice(1);
-    return [
-      interruptedRow(act, decision, storedEvent(this.#db, String(decision[EVENT_HASH_AT])).fields, nowMs),
-    ];
+    const { fields } = storedEvent(this.#db, LEDGER_VERSION, named(DECISION_NAMES, decision));
+    return [interruptedRow(act, decision, fields, nowMs)];
   }
 }
 

@@ -1,4 +1,6 @@
+import { COLUMNS } from "./schema.ts";
 import type { Database } from "./sqlite.ts";
+import type { Named } from "./words.ts";
 
 /** The event that was judged, as it is stored: flat fields by their path. */
 export interface StoredEvent {
@@ -10,11 +12,24 @@ export interface StoredEvent {
 
 const NOTHING: StoredEvent = { whole: null, fields: {}, characters: 0 };
 
-/** Never throws for what a row holds: a body is any text. */
-export function storedEvent(db: Database, hash: string): StoredEvent {
-  const found = db.prepare("SELECT body FROM event_body_blobs WHERE hash = ? LIMIT 1").get(hash);
-  return found === undefined ? NOTHING : parseStoredEvent(String(found[0]));
+/**
+ * Of a decision: beside it in its row, or, where it is large or of an older version, among the bodies. Never throws for
+ * what a row holds: a body is any text.
+ */
+export function storedEvent(
+  db: Pick<Database, "prepare">,
+  version: number,
+  { event_id: id = null, event_hash: hash = null }: Named,
+): StoredEvent {
+  const inRow = version < EVENT_SINCE ? null : (db.prepare(IN_ROW).get(id, hash)?.[0] ?? null);
+  const text = inRow ?? db.prepare(AMONG_BODIES).get(hash)?.[0] ?? null;
+  return text === null ? NOTHING : parseStoredEvent(String(text));
 }
+
+const EVENT_SINCE = COLUMNS.security_decision_events.find(({ name }) => name === "event")?.since ?? 0;
+const IN_ROW =
+  "SELECT event FROM security_decision_events WHERE event_id = ? AND event_hash = ? AND event IS NOT NULL LIMIT 1";
+const AMONG_BODIES = "SELECT body FROM event_body_blobs WHERE hash = ? LIMIT 1";
 
 export function parseStoredEvent(body: string): StoredEvent {
   const whole = recordOf(parsed(body));

@@ -1,6 +1,6 @@
 import type { LedgerTable } from "@capsem/api";
 import type { LedgerReader } from "./reader.ts";
-import { COLUMNS } from "./schema.ts";
+import { type Column, columnsOf } from "./schema.ts";
 import type { Cell } from "./sqlite.ts";
 import { mayBeOdd, oddColumn, oddSql } from "./stored-cells.ts";
 
@@ -11,6 +11,7 @@ import { mayBeOdd, oddColumn, oddSql } from "./stored-cells.ts";
 export class TableWalk {
   readonly #reader: LedgerReader;
   readonly #table: LedgerTable;
+  readonly #columns: readonly Column[];
   readonly #rows: IterableIterator<Cell[]>;
   /** Already read and not yet asked for: its number, whether it may be odd, then its columns. */
   #next: Cell[] | null = null;
@@ -19,10 +20,11 @@ export class TableWalk {
   constructor(reader: LedgerReader, table: LedgerTable, from: number, end: number) {
     this.#reader = reader;
     this.#table = table;
-    const columns = COLUMNS[table].map(({ name }) => `"${name}"`).join(", ");
+    this.#columns = columnsOf(table, reader.version);
+    const columns = this.#columns.map(({ name }) => `"${name}"`).join(", ");
     this.#rows = reader
       .prepare(
-        `SELECT row_id, ${oddSql(COLUMNS[table])}, ${columns} FROM ${table} WHERE row_id > ? AND row_id <= ? ORDER BY row_id`,
+        `SELECT row_id, ${oddSql(this.#columns)}, ${columns} FROM ${table} WHERE row_id > ? AND row_id <= ? ORDER BY row_id`,
       )
       .iterate(from, end);
     this.#advance();
@@ -41,7 +43,7 @@ export class TableWalk {
     this.#advance();
     const values = row.slice(2);
     if (!mayBeOdd(row[1] ?? null, values)) return { values, odd: null };
-    const place = { table: this.#table, key: "row_id", columns: COLUMNS[this.#table] };
+    const place = { table: this.#table, key: "row_id", columns: this.#columns };
     return { values, odd: oddColumn(this.#reader, place, n, values) };
   }
 

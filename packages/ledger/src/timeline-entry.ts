@@ -119,7 +119,7 @@ export function ruleEntry(reader: LedgerReader, rule: Named, decision: Named | n
 type Fields = Readonly<Record<string, unknown>>;
 
 export function openFields(reader: LedgerReader, decision: Named): Fields {
-  return storedEvent(reader, String(decision.event_hash)).fields;
+  return storedEvent(reader, reader.version, decision).fields;
 }
 
 /** Of an ask or a rule: which act it was about. */

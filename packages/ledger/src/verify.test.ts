@@ -113,6 +113,11 @@ test.each<[string, string, Fault]>([
     { kind: "altered", row: 9, table: "event_body_blobs" },
   ],
   [
+    "an event beside its decision that is another one",
+    "UPDATE security_decision_events SET event = '{}' WHERE row_id = 2",
+    { kind: "altered", row: 2, table: "security_decision_events", event_id: eventId(1) },
+  ],
+  [
     "a row more, in the middle",
     "UPDATE exec_events SET row_id = 41 WHERE row_id = 40; INSERT INTO exec_events SELECT * FROM exec_events WHERE 0; UPDATE exec_events SET row_id = 39 WHERE row_id = 41",
     { kind: "altered", row: 40, table: "exec_events", event_id: eventId(10) },

@@ -7,9 +7,11 @@ import type { Cell } from "./sqlite.ts";
 /** A row by column names: what a reader makes entries from. */
 export type Named = Readonly<Record<string, Cell>>;
 
-/** Columns of a table for a SELECT, under names that begin with `prefix`. */
+/** Columns that a table has in all versions, for a SELECT, under names that begin with `prefix`. */
 export function selected(table: string, alias: string, prefix: string): { sql: string; names: string[] } {
-  const columns = isTable(table) ? COLUMNS[table].map(({ name }) => name) : [];
+  const columns = isTable(table)
+    ? COLUMNS[table].filter(({ isLater }) => !isLater).map(({ name }) => name)
+    : [];
   return {
     sql: columns.map((name) => `${alias}."${name}"`).join(", "),
     names: columns.map((name) => `${prefix}${name}`),

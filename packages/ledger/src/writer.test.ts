@@ -127,6 +127,19 @@ test.each([
   expect(rig.verify()).toMatchObject({ is_whole: true, rows: 12 });
 });
 
+test("an act whose event stands beside its decision is ended by what it says", () => {
+  const rig = new LedgerRig();
+  rig.open();
+  rig.append(intent({ n: 1, command: "make test", isInRow: true }));
+  expect(rig.open("g2").interrupted).toBe(1);
+  const reader = rig.reader();
+  expect(reader.prepare("SELECT command, outcome FROM exec_events").get()).toEqual([
+    "make test",
+    "interrupted",
+  ]);
+  expect(rig.verify().is_whole).toBe(true);
+});
+
 test("acts of every table are ended from what their decision says", () => {
   const rig = new LedgerRig();
   rig.open();
@@ -196,8 +209,8 @@ test("a checkpoint of a ledger that is gone refuses the opening, and makes no ne
 test.each([
   [
     "a later version",
-    "UPDATE ledger_meta SET value = '3' WHERE name = 'version'",
-    "it has version 3, this program knows 2",
+    "UPDATE ledger_meta SET value = '4' WHERE name = 'version'",
+    "it has version 4, this program knows 3",
   ],
   ["no version", "DELETE FROM ledger_meta", "it has no version that can be read"],
   [

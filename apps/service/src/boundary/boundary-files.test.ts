@@ -15,7 +15,8 @@ const contentOf = (id: string, path: string) => `/vms/${id}/files/content?path=$
 
 /** The event of the last decision, as it was stored. */
 function lastEvent({ ledger }: BoundaryRig): Record<string, unknown> {
-  const body = ledger.of("event_body_blobs").at(-1)?.body ?? "{}";
+  const { event, event_hash } = ledger.of("security_decision_events").at(-1) ?? {};
+  const body = event ?? ledger.of("event_body_blobs").find(({ hash }) => hash === event_hash)?.body ?? "{}";
   return (JSON.parse(body) as { fields: Record<string, unknown> }).fields;
 }
 

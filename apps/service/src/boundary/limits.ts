@@ -15,6 +15,8 @@ export const BOUNDARY_LIMITS = {
   contentBytesMax: POLICY_LIMITS.bodyBytesMax + 1,
   /** Of stdout and stderr, in a job's row: what a person wants to see beside its exit code. */
   previewCharactersMax: 4 * KIB,
+  /** Of an event beside its decision: larger ones are bodies, so that who reads decisions does not read all of those. */
+  eventInRowCharactersMax: 16 * KIB,
   /** The longest secret that can be registered: so much of a cut text's end may be the half of one. */
   secretCharactersMax: 16 * KIB,
   /** Of a finished job's kept output, read for its row: the beginning of both streams, however they alternate. */

@@ -1,8 +1,10 @@
+import { createHash } from "node:crypto";
 import type { Decision } from "@capsem/policy";
 import { expect, test } from "vitest";
 import { LEDGER_LIMITS } from "../ledger/limits.ts";
 import { encodeRow } from "../ledger/row-code.ts";
 import type { Judgement } from "./judgement.ts";
+import { BOUNDARY_LIMITS } from "./limits.ts";
 import type { AnyRow, Redactor } from "./parts.ts";
 import { decisionRows } from "./rows.ts";
 
@@ -65,10 +67,38 @@ test.each([
 
 test("of an act that few rules match all are recorded", () => {
   const rows = decisionRows(WHO, judged(matchedRulesMax, 3), PLAIN);
-  expect(rows).toHaveLength(2 + matchedRulesMax);
+  expect(rows).toHaveLength(1 + matchedRulesMax);
   const matched = matchedOf(rows);
   expect(matched).toHaveLength(matchedRulesMax);
   expect(matched[0]).toEqual({
     ...{ rule_id: `user.${"r".repeat(60)}0`, action: "allow", priority: 0, detection: "none", fault: null },
   });
 });
+
+test.each([
+  { is: "small", more: 0, tables: ["security_decision_events"] },
+  { is: "large", more: 1, tables: ["event_body_blobs", "security_decision_events"] },
+])("a $is event is stored once, under its hash", ({ more, tables }) => {
+  const around = decisionRows(WHO, withCommand(""), PLAIN).flatMap(eventsOf)[0]?.length ?? 0;
+  const command = "x".repeat(BOUNDARY_LIMITS.eventInRowCharactersMax - around + more);
+  const rows = decisionRows(WHO, withCommand(command), PLAIN);
+  expect(rows.map(({ table }) => table)).toEqual([...tables, "security_rule_events"]);
+  const events = rows.flatMap(eventsOf);
+  expect(events).toHaveLength(1);
+  expect(events[0]).toContain(command);
+  const hash = createHash("sha256")
+    .update(events[0] ?? "")
+    .digest("hex");
+  expect(rows.at(-1)?.row).toMatchObject({ event_hash: hash });
+  for (const row of rows) expect(() => encodeRow(row)).not.toThrow();
+});
+
+function withCommand(command: string): Judgement {
+  const stored = { type: "process.exec", event_id: "e", fields: { "process.command": command } } as const;
+  return { ...judged(1, 0), stored };
+}
+
+function eventsOf({ table, row }: AnyRow): string[] {
+  if (table === "event_body_blobs") return [row.body];
+  return table === "security_decision_events" && row.event !== null ? [row.event] : [];
+}

@@ -37,35 +37,38 @@ export function decisionRows(who: Who, { stored, decision, snapshot, event }: Ju
   const { body, isRedacted } = storedBody(stored, redactor);
   const hash = digest("sha256", body);
   const { recorded, more } = recordedRules(decision);
-  const rows: AnyRow[] = [
-    {
+  const isInRow = body.length <= BOUNDARY_LIMITS.eventInRowCharactersMax;
+  const rows: AnyRow[] = [];
+  if (!isInRow) {
+    rows.push({
       table: "event_body_blobs",
       row: { hash, kind: "event", original_bytes: Buffer.byteLength(body), is_truncated: false, body },
+    });
+  }
+  rows.push({
+    table: "security_decision_events",
+    // Written out: these rows are made for every act and every call of a tool.
+    row: {
+      event_id: who.event_id,
+      time_ms: who.time_ms,
+      trace_id: who.trace_id,
+      turn_id: who.turn_id,
+      requester: who.requester,
+      client: who.client,
+      token_id: who.token_id,
+      type: stored.type,
+      action: decision.action,
+      rule_id: decision.rule_id,
+      reason: clean(decision.reason, redactor),
+      detection: decision.detection,
+      policy_digest: snapshot?.digest ?? "none",
+      matched: matchedText(recorded, more, redactor),
+      event_hash: hash,
+      // Of an event that could not be made nothing is stored but its type.
+      is_redacted: isRedacted || event === null,
+      event: isInRow ? body : null,
     },
-    {
-      table: "security_decision_events",
-      // Written out: these rows are made for every act and every call of a tool.
-      row: {
-        event_id: who.event_id,
-        time_ms: who.time_ms,
-        trace_id: who.trace_id,
-        turn_id: who.turn_id,
-        requester: who.requester,
-        client: who.client,
-        token_id: who.token_id,
-        type: stored.type,
-        action: decision.action,
-        rule_id: decision.rule_id,
-        reason: clean(decision.reason, redactor),
-        detection: decision.detection,
-        policy_digest: snapshot?.digest ?? "none",
-        matched: matchedText(recorded, more, redactor),
-        event_hash: hash,
-        // Of an event that could not be made nothing is stored but its type.
-        is_redacted: isRedacted || event === null,
-      },
-    },
-  ];
+  });
   for (const rule of recorded) {
     rows.push({
       table: "security_rule_events",

@@ -81,9 +81,10 @@ function cellOf(table: string, { name, isOptional }: LedgerColumn, value: unknow
   return null;
 }
 
-/** A body stays as it is: its hash is over all of it. */
+/** A body and an event stay as they are: their hash is over all of them. */
 function fit(table: LedgerTable, { name, kind }: LedgerColumn, text: string): string {
   if (table === BODY_TABLE && name === "body") return text;
+  if (table === "security_decision_events" && name === "event") return text;
   const whole = wellFormed(text);
   if (kind === "json") return fitJson(whole);
   return kind === "text" ? cut(whole, LEDGER_ROW_LIMITS.textBytesMax) : whole;

@@ -107,7 +107,6 @@ test("a call becomes its decision, the rule that matched, its event, and one end
   const { sink, rows, log } = sinkOver();
   sink.append([intent("00000000000a"), end("00000000000a")]);
   expect([...new Set(rows.map(({ table }) => table))]).toEqual([
-    "event_body_blobs",
     "security_decision_events",
     "security_rule_events",
     "tool_calls",
@@ -158,7 +157,7 @@ test("no row has a registered secret, wherever a fact brings it", async () => {
     ),
   ]);
   await sink.close();
-  expect(rowsOf(rows, "event_body_blobs").map(({ kind }) => kind)).toEqual(["event", "mcp.response"]);
+  expect(rowsOf(rows, "event_body_blobs").map(({ kind }) => kind)).toEqual(["mcp.response"]);
   expect(JSON.stringify(rows)).not.toContain(SECRET);
   // Half of it at the end of what was cut is none either.
   expect(JSON.stringify(rows)).not.toContain("sk-live-0123");

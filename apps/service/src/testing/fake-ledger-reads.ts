@@ -152,7 +152,10 @@ export function decisionsOf(
         detection: String(row.fields.detection),
         fault: textOf(row.fields.fault ?? null),
       })),
-    event: JSON.parse(String(bodies.get(fields.event_hash ?? null) ?? "{}")) as Record<string, unknown>,
+    event: JSON.parse(String(fields.event ?? bodies.get(fields.event_hash ?? null) ?? "{}")) as Record<
+      string,
+      unknown
+    >,
     is_redacted: fields.is_redacted === 1,
   }));
   return { events, next };

@@ -84,6 +84,7 @@ export function decision(eventId: string, type = "process.exec"): AnyRow {
   const row: LedgerRow<"security_decision_events"> = {
     ...{ event_id: eventId, time_ms: 1, ...who, type, action: "allow", rule_id: "r", reason: "" },
     ...{ detection: "none", policy_digest: "d", matched: "[]", event_hash: "h", is_redacted: false },
+    event: null,
   };
   return { table: "security_decision_events", row };
 }

@@ -33,6 +33,8 @@ export interface ActOptions {
   readonly timeMs?: number;
   readonly body?: string;
   readonly stdoutPreview?: string;
+  /** The event stands beside its decision, as small ones do, and not among the bodies. */
+  readonly isInRow?: boolean;
 }
 
 const BASE_MS = 1_750_000_000_000;
@@ -50,12 +52,19 @@ export function intent(options: ActOptions): WireRow[] {
       fields: { "process.command": command, "process.exec.id": `job_${n}`, "process.exec.user": "root" },
     });
   const event_hash = sha256(body);
+  const blob = row("event_body_blobs", {
+    hash: event_hash,
+    kind: "event",
+    original_bytes: body.length,
+    body,
+  });
   return [
-    row("event_body_blobs", { hash: event_hash, kind: "event", original_bytes: body.length, body }),
+    ...(options.isInRow === true ? [] : [blob]),
     row("security_decision_events", {
       ...{ event_id, time_ms, trace_id: options.trace ?? null, requester: "user uid 1000" },
       ...{ type: "process.exec", action, rule_id: "default.exec", reason: "exec is allowed" },
       ...{ detection, policy_digest: "p", event_hash, is_redacted: false },
+      event: options.isInRow === true ? body : null,
     }),
     row("security_rule_events", {
       ...{ event_id, time_ms, rule_id: "default.exec", action, priority: 1001 },
