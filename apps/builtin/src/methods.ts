@@ -1,10 +1,10 @@
 import { BUILTIN_MCP_SERVER, type ContractResult, type TOOL_SERVER_METHODS } from "@capsem/api";
 import { Failure, Slots } from "@capsem/base";
 import { RPC_CODES, writeRecord } from "@capsem/mcp-protocol";
-import type { Handler, StreamHandler } from "@capsem/rpc";
+import type { Handler, RpcContext, StreamHandler } from "@capsem/rpc";
 import { BUILTIN_LIMITS, FETCH_LIMITS } from "./limits.ts";
 import { echo } from "./tools/echo.ts";
-import type { Tool, ToolParts } from "./tools/tool.ts";
+import type { Tool, ToolCall, ToolParts } from "./tools/tool.ts";
 import { DEFINITIONS, TOOL_OF } from "./tools/tool-table.ts";
 
 export interface BuiltinMethods {
@@ -30,13 +30,14 @@ export function builtinMethods(parts: MethodParts): BuiltinMethods {
       },
     },
     streaming: {
-      "server.request": async (params, { signal, trace }) => {
+      "server.request": async (params, context) => {
         const request = requestOf(params);
         return {
           result: {},
           run: async (stream) => {
-            const record = await answer(request, { parts, slots, signal, traceId: trace ?? null });
-            if (!signal.aborted) await writeRecord(stream, record.kind, record.text);
+            const record = await answer(request, { parts, slots, context });
+            // Whoever is gone has ended the stream.
+            await writeRecord(stream, record.kind, record.text);
           },
         };
       },
@@ -90,8 +91,8 @@ function checkServer(params: unknown): Readonly<Record<string, unknown>> {
 interface Circumstances {
   readonly parts: MethodParts;
   readonly slots: Slots;
-  readonly signal: AbortSignal;
-  readonly traceId: string | null;
+  /** Of the request. Its signal is made when it is asked for. */
+  readonly context: RpcContext;
 }
 
 interface Answer {
@@ -116,11 +117,18 @@ async function answer({ method, params, timeoutMs }: Request, around: Circumstan
 }
 
 async function call(tool: Tool, given: unknown, timeoutMs: number, around: Circumstances): Promise<object> {
-  const { parts, slots, signal, traceId } = around;
-  const toolCall = { arguments: given, timeoutMs, traceId, signal };
+  const { parts, slots, context } = around;
+  const toolCall: ToolCall = {
+    arguments: given,
+    timeoutMs,
+    traceId: context.trace ?? null,
+    get signal() {
+      return context.signal;
+    },
+  };
   // It has nothing to wait for.
   if (tool === echo) return tool.call(toolCall, parts);
-  const taken = slots.take(signal);
+  const taken = slots.take(context.signal);
   if (taken === null) {
     const words = `Cannot call the tool: ${BUILTIN_LIMITS.fetchesWaitingMax} calls wait already`;
     throw new Failure("upstream_failed", words, { retryable: true });

@@ -6,15 +6,15 @@ import { RPC_LIMITS } from "./limits.ts";
 /** Above this a copy costs more than a second frame. */
 const JOINED_BYTES_MAX = 16_384;
 
-const request = z.strictObject({
-  timeLeftMs: z.number().positive().optional(),
-  trace: z.string().max(RPC_LIMITS.traceCharactersMax).optional(),
+export interface Request {
+  readonly timeLeftMs?: number | undefined;
+  readonly trace?: string | undefined;
   /** Whether the caller expects the stream to stay open. */
-  stream: z.boolean(),
+  readonly stream: boolean;
   /** Absent for undefined, which MessagePack does not have. */
-  params: z.unknown().optional(),
-});
-export type Request = z.infer<typeof request>;
+  readonly params?: unknown;
+}
+const REQUEST_MEMBERS: ReadonlySet<string> = new Set(["timeLeftMs", "trace", "stream", "params"]);
 
 /** What is said of a refusal beside its words, and nothing else: the other end may be anybody's. */
 const fact = z.string().max(RPC_LIMITS.factCharactersMax).optional();
@@ -34,12 +34,35 @@ const answer = z.union([
 ]);
 export type Answer = z.infer<typeof answer>;
 
+/** By hand: this is once for each call. */
 export function parseRequest(bytes: Uint8Array): Request {
-  return parse(request, bytes, "request");
+  const value = decodeMessagePack(bytes);
+  if (isRequest(value)) return value;
+  throw new Failure("bad_message", "Cannot parse request: it has another shape");
+}
+
+function isRequest(value: unknown): value is Request {
+  if (!isMembers(value)) return false;
+  for (const name of Object.keys(value)) if (!REQUEST_MEMBERS.has(name)) return false;
+  const { timeLeftMs, trace, stream } = value;
+  const hasTime = typeof timeLeftMs === "number" && timeLeftMs > 0 && Number.isFinite(timeLeftMs);
+  if (timeLeftMs !== undefined && !hasTime) return false;
+  const hasTrace = typeof trace === "string" && trace.length <= RPC_LIMITS.traceCharactersMax;
+  return (trace === undefined || hasTrace) && typeof stream === "boolean";
 }
 
 export function parseAnswer(bytes: Uint8Array): Answer {
-  return parse(answer, bytes, "answer");
+  const value = decodeMessagePack(bytes);
+  if (isMembers(value) && Object.keys(value).every((name) => name === "ok")) return value as Answer;
+  const parsed = answer.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new Failure("bad_message", "Cannot parse answer: it has another shape", { cause: parsed.error });
+}
+
+function isMembers(value: unknown): value is Readonly<Record<string, unknown>> {
+  return (
+    typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array)
+  );
 }
 
 /** `[u32 length][MessagePack]`, in parts. Throws Failure("too_large") before a byte is sent. */
@@ -59,6 +82,8 @@ export function encodeMessage(message: Request | Answer): readonly Uint8Array[] 
 
 /** Queued at once, so that an `end` right behind it leaves in the same system call. */
 export function writeParts(stream: MuxStream, parts: readonly Uint8Array[]): Promise<unknown> {
+  const [only] = parts;
+  if (only !== undefined && parts.length === 1) return stream.write(only);
   return Promise.all(parts.map((part) => stream.write(part)));
 }
 
@@ -78,10 +103,4 @@ function factsOf({ facts: { rule_id, ask_id } = {} }: Failure): Facts | null {
   if (typeof rule_id === "string") said.rule_id = rule_id.slice(0, RPC_LIMITS.factCharactersMax);
   if (typeof ask_id === "string") said.ask_id = ask_id.slice(0, RPC_LIMITS.factCharactersMax);
   return said.rule_id === undefined && said.ask_id === undefined ? null : said;
-}
-
-function parse<T>(schema: z.ZodType<T>, bytes: Uint8Array, what: string): T {
-  const parsed = schema.safeParse(decodeMessagePack(bytes));
-  if (parsed.success) return parsed.data;
-  throw new Failure("bad_message", `Cannot parse ${what}: it has another shape`, { cause: parsed.error });
 }

@@ -66,20 +66,42 @@ interface Outcome {
 }
 
 /** One request between its arrival and its end: its signal, its time, its handler. */
-class ServedCall {
-  readonly #stream: MuxStream;
+class ServedCall implements RpcContext {
+  readonly stream: MuxStream;
   readonly #request: Request;
   readonly #options: CalleeOptions;
-  readonly #controller = new AbortController();
+  readonly #deadlineMs: number | undefined;
+  /** Made when somebody asks for the signal: most handlers have nothing to wait for. */
+  #controller: AbortController | undefined;
+  /** Why it is aborted. */
+  #aborted: Failure | undefined;
   #isDone = false;
 
   constructor(stream: MuxStream, request: Request, options: CalleeOptions) {
-    this.#stream = stream;
+    this.stream = stream;
     this.#request = request;
     this.#options = options;
+    const { timeLeftMs } = request;
+    this.#deadlineMs = timeLeftMs === undefined ? undefined : performance.now() + timeLeftMs;
     void stream.closed.then(() => {
-      if (!this.#isDone) this.#controller.abort(new Failure("cancelled", "The caller is gone"));
+      if (!this.#isDone) this.#abort(new Failure("cancelled", "The caller is gone"));
     });
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#aborted !== undefined) this.#controller.abort(this.#aborted);
+    }
+    return this.#controller.signal;
+  }
+
+  get timeLeftMs(): number | undefined {
+    return this.#deadlineMs === undefined ? undefined : Math.max(0, this.#deadlineMs - performance.now());
+  }
+
+  get trace(): string | undefined {
+    return this.#request.trace;
   }
 
   /** The work is over: a later end of the stream is no abort. */
@@ -88,40 +110,41 @@ class ServedCall {
   }
 
   /** The handler's answer, or a timeout when the caller's time is over first. Never rejects. */
-  async answer(): Promise<Outcome> {
+  answer(): Promise<Outcome> {
     const { timeLeftMs } = this.#request;
-    if (timeLeftMs === undefined) return this.#handle(undefined);
-    const handled = this.#handle(performance.now() + timeLeftMs);
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<Outcome>((resolve) => {
-      timer = setTimeout(
-        () => resolve(this.#timedOut(timeLeftMs)),
-        Math.min(timeLeftMs, RPC_LIMITS.timeoutMsMax),
-      );
+    const handled = this.#handle();
+    if (timeLeftMs === undefined) return handled;
+    return new Promise<Outcome>((resolve) => {
+      const late = () => resolve(this.#timedOut(timeLeftMs));
+      const timer = setTimeout(late, Math.min(timeLeftMs, RPC_LIMITS.timeoutMsMax));
+      void handled.then((outcome) => {
+        clearTimeout(timer);
+        resolve(outcome);
+      });
     });
-    try {
-      return await Promise.race([handled, late]);
-    } finally {
-      clearTimeout(timer);
-    }
   }
 
   #timedOut(timeLeftMs: number): Outcome {
-    const text = `Cannot answer ${this.#stream.tag}: not done within ${timeLeftMs} ms`;
+    const text = `Cannot answer ${this.stream.tag}: not done within ${timeLeftMs} ms`;
     const failure = new Failure("timeout", text);
-    this.#controller.abort(failure);
+    this.#abort(failure);
     return { answer: answerOf(failure) };
   }
 
-  async #handle(deadline: number | undefined): Promise<Outcome> {
-    const method = this.#stream.tag;
+  #abort(reason: Failure): void {
+    this.#aborted ??= reason;
+    this.#controller?.abort(reason);
+  }
+
+  async #handle(): Promise<Outcome> {
+    const method = this.stream.tag;
     const { params, stream } = this.#request;
     try {
       if (stream) {
-        const { result, run } = await this.#find(this.#options.streaming)(params, this.#context(deadline));
+        const { result, run } = await this.#find(this.#options.streaming)(params, this);
         return { answer: { ok: result }, run };
       }
-      return { answer: { ok: await this.#find(this.#options.handlers)(params, this.#context(deadline)) } };
+      return { answer: { ok: await this.#find(this.#options.handlers)(params, this) } };
     } catch (thrown) {
       if (!(thrown instanceof Failure)) this.#options.onInternalError(method, thrown);
       return { answer: answerOf(thrown) };
@@ -129,21 +152,10 @@ class ServedCall {
   }
 
   #find<T>(table: Readonly<Record<string, T>>): T {
-    const method = this.#stream.tag;
+    const method = this.stream.tag;
     const handler = Object.hasOwn(table, method) ? table[method] : undefined;
     if (handler === undefined) throw new Failure("no_such_method", `Cannot call ${method}: no such method`);
     return handler;
-  }
-
-  #context(deadline: number | undefined): RpcContext {
-    return {
-      signal: this.#controller.signal,
-      get timeLeftMs() {
-        return deadline === undefined ? undefined : Math.max(0, deadline - performance.now());
-      },
-      trace: this.#request.trace,
-      stream: this.#stream,
-    };
   }
 }
 

@@ -1,4 +1,4 @@
-import { Failure } from "@capsem/base";
+import { Failure, ignore } from "@capsem/base";
 import { createByteReader, discardRest, type Mux, type MuxStream, prefixedStream } from "@capsem/wire";
 import { encodeMessage, parseAnswer, writeParts } from "./call-message.ts";
 import { RPC_LIMITS, RPC_PORT } from "./limits.ts";
@@ -21,9 +21,7 @@ export async function openMethod(
   params: unknown,
   options: CallOptions,
 ): Promise<OpenedCall> {
-  const opened = await start(mux, method, params, options, true);
-  resetOnAbort(opened.stream, options.signal);
-  return opened;
+  return start(mux, method, params, options, true);
 }
 
 async function start(
@@ -38,12 +36,57 @@ async function start(
   if (timeLeftMs !== undefined && timeLeftMs <= 0) throw timedOut(method, timeLeftMs);
   const message = encodeMessage({ timeLeftMs, trace: options.trace, stream: isStream, params });
   const stream = openStream(mux, method);
+  const { signal } = options;
+  const end = new EarlyEnd(stream, method, signal);
+  if (timeLeftMs !== undefined) end.after(timeLeftMs);
   try {
-    const exchanged = exchange(stream, message, isStream);
-    return await bounded(exchanged, stream, method, timeLeftMs, options.signal);
+    const opened = await exchange(stream, message, isStream);
+    end.answered(isStream);
+    return opened;
   } catch (thrown) {
+    end.answered(false);
     stream.reset("cancelled");
-    throw asCallFailure(method, thrown);
+    throw end.reason ?? asCallFailure(method, thrown);
+  }
+}
+
+/** The deadline and the abort of the caller reset the stream, which ends what waits for it and is seen by the callee at once. */
+class EarlyEnd {
+  /** Why it was given up. */
+  reason: Failure | undefined;
+  readonly #stream: MuxStream;
+  readonly #method: string;
+  readonly #signal: AbortSignal | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(stream: MuxStream, method: string, signal: AbortSignal | undefined) {
+    this.#stream = stream;
+    this.#method = method;
+    this.#signal = signal;
+    signal?.addEventListener("abort", this.#onAbort, { once: true });
+  }
+
+  after(timeoutMs: number): void {
+    this.#timer = setTimeout(() => this.#giveUp(timedOut(this.#method, timeoutMs)), timeoutMs);
+  }
+
+  /** Of an open stream the signal goes on to be the end. */
+  answered(isOpen: boolean): void {
+    clearTimeout(this.#timer);
+    if (this.#signal === undefined) return;
+    if (isOpen) void this.#stream.closed.then(() => this.#leave());
+    else this.#leave();
+  }
+
+  readonly #onAbort = (): void => this.#giveUp(cancelled(this.#method, this.#signal));
+
+  #giveUp(reason: Failure): void {
+    this.reason ??= reason;
+    this.#stream.reset("cancelled");
+  }
+
+  #leave(): void {
+    this.#signal?.removeEventListener("abort", this.#onAbort);
   }
 }
 
@@ -55,8 +98,11 @@ async function exchange(
   // A callee may answer before it has read all: both go on together.
   const written = writeParts(stream, message);
   if (!isStream) stream.end();
+  // What ends one of them ends both, and is told by the first that is waited for.
+  ignore(written);
   const reader = createByteReader(stream);
-  const [bytes] = await Promise.all([reader.takeSized(RPC_LIMITS.messageBytesMax), written]);
+  const bytes = await reader.takeSized(RPC_LIMITS.messageBytesMax);
+  await written;
   if (bytes === null) throw new Failure("internal", "the stream ended without an answer");
   const answer = parseAnswer(bytes);
   if ("error" in answer) {
@@ -66,52 +112,6 @@ async function exchange(
     throw new Failure(kind, text, { retryable, ...(facts === undefined ? {} : { facts }) });
   }
   return { result: answer.ok, stream: prefixedStream(stream, reader.rest()) };
-}
-
-/** The deadline and the abort of the caller reset the stream, which the callee sees at once. */
-function bounded<T>(
-  work: Promise<T>,
-  stream: MuxStream,
-  method: string,
-  timeoutMs: number | undefined,
-  signal: AbortSignal | undefined,
-): Promise<T> {
-  if (timeoutMs === undefined && signal === undefined) return work;
-  return new Promise<T>((resolve, reject) => {
-    const giveUp = (failure: Failure) => {
-      stream.reset("cancelled");
-      reject(failure);
-    };
-    const onAbort = () => giveUp(cancelled(method, signal));
-    const timer =
-      timeoutMs === undefined ? undefined : setTimeout(() => giveUp(timedOut(method, timeoutMs)), timeoutMs);
-    signal?.addEventListener("abort", onAbort, { once: true });
-    const settled = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", onAbort);
-    };
-    work.then(
-      (value) => {
-        settled();
-        resolve(value);
-      },
-      (thrown: unknown) => {
-        settled();
-        reject(thrown);
-      },
-    );
-  });
-}
-
-function resetOnAbort(stream: MuxStream, signal: AbortSignal | undefined): void {
-  if (signal === undefined) return;
-  const onAbort = () => stream.reset("cancelled");
-  if (signal.aborted) {
-    onAbort();
-    return;
-  }
-  signal.addEventListener("abort", onAbort, { once: true });
-  void stream.closed.then(() => signal.removeEventListener("abort", onAbort));
 }
 
 function openStream(mux: Mux, method: string): MuxStream {

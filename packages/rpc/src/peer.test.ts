@@ -106,6 +106,23 @@ test("a handler sees the trace and the time that is left", async () => {
   expect(contexts[2]?.timeLeftMs).toBe(undefined);
 });
 
+test("whoever asks for its signal only when its caller is gone sees that it is", async () => {
+  const contexts: RpcContext[] = [];
+  const wait = (_params: unknown, context: RpcContext) => {
+    contexts.push(context);
+    return new Promise(() => undefined);
+  };
+  const pair = pairOf({ handlers: { wait } });
+  const ending = new AbortController();
+  const called = kindOf(pair.caller.call("wait", {}, { signal: ending.signal }));
+  await expect.poll(() => contexts.length, { interval: 1, timeout: 10_000 }).toBe(1);
+  const gone = contexts[0]?.stream.closed;
+  ending.abort();
+  expect(await called).toBe("cancelled");
+  await gone;
+  expect(contexts[0]?.signal.aborted).toBe(true);
+});
+
 test("a method that is not there is no_such_method", async () => {
   const pair = pairOf({
     handlers: { echo },

@@ -30,15 +30,22 @@ export function createByteReader(stream: Pick<MuxStream, "read">): ByteReader {
 
   return {
     take,
+    // One wait where a chunk holds it whole, which is nearly always.
     async takeSized(bytesMax) {
-      const head = await take(4);
-      if (head === null) return null;
-      const length = getU32(head, 0);
+      if (held.length === 0) {
+        const chunk = await stream.read();
+        if (chunk === null) return null;
+        held = chunk;
+      }
+      if (held.length < 4) held = await gather(stream, held, 4);
+      const length = getU32(held, 0);
       if (length > bytesMax) {
         throw new Failure("too_large", `Cannot read message: ${length} bytes, more than ${bytesMax}`);
       }
-      const body = await take(length);
-      if (body === null) throw truncated();
+      const end = 4 + length;
+      if (held.length < end) held = await gather(stream, held, end);
+      const body = held.subarray(4, end);
+      held = held.subarray(end);
       return body;
     },
     rest() {

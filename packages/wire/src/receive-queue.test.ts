@@ -38,6 +38,12 @@ for (const [name, sizeOf] of CUTS) {
   });
 }
 
+test("one small chunk that waits makes room for little more than itself", () => {
+  const queue = new ReceiveQueue();
+  queue.push(large.subarray(0, 100));
+  expect(retainedBytes(queue)).toEqual({ held: 356, bytes: 100 });
+});
+
 test("bytes come out in the order they went in", () => {
   const queue = new ReceiveQueue();
   const sizes = [1, 5_000, 7, 2_047, 2_048, 4_096, 3, 1];

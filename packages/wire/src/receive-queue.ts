@@ -3,6 +3,8 @@ import { concat } from "@capsem/base";
 /** Below this a chunk is copied into a shared block, so that its bookkeeping never outweighs its bytes. */
 const SMALL_BYTES = 2_048;
 const BLOCK_BYTES = 4_096;
+/** The first block holds no more than this beside its chunk: most streams have one small chunk waiting at a time. */
+const FIRST_SPARE_BYTES = 256;
 
 /**
  * Bytes that arrived and were not read yet. What it holds in memory stays within a small factor of
@@ -51,9 +53,10 @@ export class ReceiveQueue {
   }
 
   #append(chunk: Uint8Array): void {
-    if (this.#tail === undefined || this.#tailUsed + chunk.length > BLOCK_BYTES) {
+    if (this.#tail === undefined || this.#tailUsed + chunk.length > this.#tail.length) {
+      const isFirst = this.#tail === undefined && this.#blocks.length === 0;
       this.#seal();
-      this.#tail = new Uint8Array(BLOCK_BYTES);
+      this.#tail = new Uint8Array(isFirst ? chunk.length + FIRST_SPARE_BYTES : BLOCK_BYTES);
       this.#tailUsed = 0;
     }
     this.#tail.set(chunk, this.#tailUsed);
