@@ -170,22 +170,27 @@ const ANY_SURROGATE = /[\ud800-\udfff]/;
 
 /** Values are redacted field by field, so that no secret can be spelled like the names around them. */
 function storedBody(stored: StoredEvent, redactor: Redactor): { body: string; isRedacted: boolean } {
-  const fields: Record<string, JsonValue> = {};
+  // Most events have no secret in them: then they are written as they are.
+  let fields = stored.fields;
   let isRedacted = false;
-  for (const [path, value] of Object.entries(stored.fields)) {
-    if (typeof value === "string") {
-      const isCut = stored.fields[`${path.slice(0, path.indexOf("."))}.truncated`] === true;
-      const replaced = redactor.text(value, { isCut });
-      fields[path] = replaced.text;
-      isRedacted ||= replaced.isRedacted;
-    } else if (typeof value === "object" && value !== null) {
-      const replaced = redactor.json(value);
-      fields[path] = replaced.value;
-      isRedacted ||= replaced.isRedacted;
-    } else fields[path] = value;
+  for (const path of Object.keys(stored.fields)) {
+    const value = stored.fields[path];
+    if (typeof value !== "object" && typeof value !== "string") continue;
+    const replaced =
+      typeof value === "string" ? redactedText(path, value, stored, redactor) : redactor.json(value);
+    if (!replaced.isRedacted) continue;
+    if (!isRedacted) fields = { ...fields };
+    (fields as Record<string, JsonValue>)[path] = replaced.value;
+    isRedacted = true;
   }
   const { type, event_id, trace_id, turn_id, generation } = stored;
   return { body: canonicalJson({ event_id, fields, generation, trace_id, turn_id, type }), isRedacted };
+}
+
+function redactedText(path: string, text: string, { fields }: StoredEvent, redactor: Redactor) {
+  const isCut = fields[`${path.slice(0, path.indexOf("."))}.truncated`] === true;
+  const { text: value, isRedacted } = redactor.text(text, { isCut });
+  return { value, isRedacted };
 }
 
 const ruleTexts = new WeakMap<RulesOf, Map<string, string>>();

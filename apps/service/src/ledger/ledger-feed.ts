@@ -7,7 +7,7 @@ import type { LedgerLink } from "./ledger-link.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
 import { OpenActs } from "./open-acts.ts";
 import { Retry } from "./retry.ts";
-import { areEnds, areEssential, charactersOf, type Encoded, encoded, messageOfEncoded } from "./row-code.ts";
+import { areEnds, areEssential, type Encoded, encoded, messageOfEncoded } from "./row-code.ts";
 import { RowQueue } from "./row-queue.ts";
 import { Waiters } from "./waiters.ts";
 
@@ -75,11 +75,8 @@ export class LedgerFeed {
     if (closed !== null) throw closed;
     // What no ledger would take is refused here, before anything is done: nothing that was taken is ever lost.
     const made = rows.map(encoded);
-    for (const { row, wire } of made) {
-      assert(
-        charactersOf(wire) <= LEDGER_LIMITS.rowCharactersMax,
-        `a row of ${row.table} is beyond every cap`,
-      );
+    for (const { row, characters } of made) {
+      assert(characters <= LEDGER_LIMITS.rowCharactersMax, `a row of ${row.table} is beyond every cap`);
     }
     if (!this.#queue.push(made, isEssential)) {
       throw ledgerFailure("ledger_away", this.ledger, "it does not keep up: too many rows wait for it");

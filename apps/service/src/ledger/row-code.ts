@@ -22,18 +22,33 @@ export interface Encoded {
   readonly wire: WireRow;
   /** What is hashed of it, and sent. */
   readonly text: string;
+  /** What a waiting row weighs. */
+  readonly characters: number;
+  /** What it takes in a message, in UTF-8. */
+  readonly bytes: number;
 }
 
 /** Throws as `encodeRow`. */
 export function encoded(row: AnyRow): Encoded {
   const wire = encodeRow(row);
-  return { row, wire, text: rowText(wire) };
+  const text = rowText(wire);
+  const body = bodyOf(wire);
+  const bytes = Buffer.byteLength(text) + (body === null ? 0 : Buffer.byteLength(body));
+  return { row, wire, text, characters: charactersOf(wire), bytes };
+}
+
+/** Its text does not say it. */
+function bodyOf(wire: WireRow): string | null {
+  return wire[0] === BODY_TABLE ? String(wire.at(-1)) : null;
 }
 
 /** Of rows that are sent together. */
 export function messageOfEncoded(rows: readonly Encoded[]): RowsMessage {
   const bodies: string[] = [];
-  for (const { wire } of rows) if (wire[0] === BODY_TABLE) bodies.push(String(wire.at(-1)));
+  for (const { wire } of rows) {
+    const body = bodyOf(wire);
+    if (body !== null) bodies.push(body);
+  }
   return encodeRows(
     rows.map(({ text }) => text),
     bodies,
@@ -142,15 +157,8 @@ function parsed(text: string): unknown {
   }
 }
 
-/** What the encoded row takes, in UTF-8. */
-export function bytesOf(row: WireRow): number {
-  let bytes = 0;
-  for (const value of row) bytes += typeof value === "string" ? Buffer.byteLength(value) : 9;
-  return bytes;
-}
-
 /** What a waiting row weighs: its texts, and a share for the rest of it. */
-export function charactersOf(row: WireRow): number {
+function charactersOf(row: WireRow): number {
   let characters = 64;
   for (const value of row) if (typeof value === "string") characters += value.length;
   return characters;

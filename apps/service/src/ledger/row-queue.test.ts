@@ -3,12 +3,13 @@ import { LEDGER_ROW_LIMITS } from "@capsem/api/ledger-row";
 import { expect, test } from "vitest";
 import type { AnyRow } from "../boundary/parts.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
-import { areEssential, bytesOf, type Encoded, encoded as encodedRow, encodeRow } from "./row-code.ts";
+import { areEssential, type Encoded, encoded as encodedRow, encodeRow } from "./row-code.ts";
 import { RowQueue } from "./row-queue.ts";
 
+const BODY = { kind: "event", original_bytes: 0, is_truncated: false } as const;
+
 function body(n: number, text = ""): AnyRow {
-  const facts = { hash: `${n}`, kind: "event", original_bytes: 0, is_truncated: false };
-  return { table: "event_body_blobs", row: { ...facts, body: text } };
+  return { table: "event_body_blobs", row: { ...BODY, hash: `${n}`, body: text } };
 }
 
 function encoded(n: number, text = ""): Encoded {
@@ -55,7 +56,10 @@ test("a row is its table's name and its columns in order, flags as numbers", () 
   const row = encodeRow({ table: "security_rule_events", row: RULE });
   expect(row).toEqual(["security_rule_events", "e", 5, "r", "allow", 3, "none", 1, null, "text", "h"]);
   expect(row).toHaveLength(Object.keys(LEDGER_TABLES.security_rule_events.columns).length + 1);
-  expect(bytesOf(["é", 1, null])).toBe(20);
+  const made = encodedRow({ table: "event_body_blobs", row: { ...BODY, hash: "é", body: "éé" } });
+  expect(made.text).toBe('["event_body_blobs","é","event",0,0]');
+  // What is sent of it: its text, and its body apart.
+  expect(made.bytes).toBe(Buffer.byteLength(made.text) + 4);
 });
 
 test.each([

@@ -1,10 +1,10 @@
 import type { AnyRow } from "../boundary/parts.ts";
 import { LEDGER_LIMITS } from "./limits.ts";
-import { bytesOf, charactersOf, type Encoded } from "./row-code.ts";
+import type { Encoded } from "./row-code.ts";
 
-interface Waiting extends Encoded {
-  readonly characters: number;
-  /** The last of those that were taken together. */
+/** A row, and whether it is the last of those that were taken together. */
+interface Waiting {
+  readonly made: Encoded;
   readonly isLast: boolean;
 }
 
@@ -41,13 +41,11 @@ export class RowQueue {
 
   /** Takes all or none. False: too much waits. */
   push(rows: readonly Encoded[], areEnds: boolean): boolean {
-    const weights = rows.map(({ wire }) => charactersOf(wire));
-    const characters = weights.reduce((sum, each) => sum + each, 0);
+    let characters = 0;
+    for (const made of rows) characters += made.characters;
     if (!this.#hasRoom(rows.length, characters, areEnds)) return false;
-    const last = rows.length - 1;
-    for (const [index, { row, wire, text }] of rows.entries()) {
-      this.#rows.push({ row, wire, text, characters: weights[index] ?? 0, isLast: index === last });
-    }
+    const last = rows.at(-1);
+    for (const made of rows) this.#rows.push({ made, isLast: made === last });
     this.#weigh(characters);
     this.taken += rows.length;
     return true;
@@ -63,9 +61,9 @@ export class RowQueue {
     for (let at = this.#first; at < this.#rows.length && rows.length < LEDGER_LIMITS.batchRowsMax; at++) {
       const waiting = this.#rows[at];
       if (waiting === undefined) break;
-      bytes += bytesOf(waiting.wire);
+      bytes += waiting.made.bytes;
       if (rows.length > 0 && bytes > LEDGER_LIMITS.batchBytesMax) break;
-      rows.push(waiting);
+      rows.push(waiting.made);
       if (isAlone && waiting.isLast) break;
     }
     return rows;
@@ -80,8 +78,8 @@ export class RowQueue {
       const waiting = this.#rows[at];
       this.#rows[at] = undefined;
       if (waiting === undefined) continue;
-      left.push(waiting.row);
-      characters += waiting.characters;
+      left.push(waiting.made.row);
+      characters += waiting.made.characters;
     }
     this.#first = end;
     this.done += left.length;

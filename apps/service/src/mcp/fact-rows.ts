@@ -24,8 +24,8 @@ export function rowsOfDecision(
   const stored = {
     type: event.type,
     event_id,
-    ...(trace_id === null ? {} : { trace_id }),
-    ...(turn_id === null ? {} : { turn_id }),
+    trace_id: trace_id ?? undefined,
+    turn_id: turn_id ?? undefined,
     fields: event.fields,
   } as StoredEvent;
   // By rules that nobody gave it: the digest says so, and there are no texts of them.

@@ -66,12 +66,18 @@ export class SecurityEvent {
 
   toJSON(): StoredEvent {
     const fields: Record<string, JsonValue> = {};
-    for (const [path, value] of this.facts) {
-      if (fieldRow(path) !== undefined && path !== "event.type") fields[path] = toJson(value);
+    for (const path of STORED.get(this.type) ?? []) {
+      const value = this.facts.get(path);
+      if (value !== undefined) fields[path] = toJson(value);
     }
     return { type: this.type, ...this.identity, fields };
   }
 }
+
+/** What can be stored of an event, in the order of canonical JSON. */
+const STORED: ReadonlyMap<EventType, readonly string[]> = new Map(
+  [...CARRIED].map(([type, paths]) => [type, [...paths].filter((path) => path !== "event.type").sort()]),
+);
 
 const STRUCTS: ReadonlyMap<string, readonly string[]> = new Map(
   FIELD_PATHS.map((path) => [path, structsAbove(path)]),
