@@ -1,3 +1,5 @@
+import type { Envelope } from "@capsem/mcp-protocol";
+
 /** What lies between the ways in (frames, HTTP, the host) and the rail: neither knows how the other works. */
 
 /** Of one message, as whoever sent it claims. */
@@ -32,9 +34,9 @@ export interface Conversation {
   /**
    * One JSON-RPC message, whole; the ways in have checked that it is one. Never rejects: what is wrong with it is
    * answered. Calls run side by side. Resolves when nothing more comes of it: a request, when its answer was sent or there
-   * will be none.
+   * will be none. `read`: the same, where the way in has read it.
    */
-  receive(message: string, origin: Origin): Promise<void>;
+  receive(message: string, origin: Origin, read?: Envelope): Promise<void>;
   /** The client is gone: its calls are cancelled, its subscriptions end. */
   close(): void;
 }

@@ -36,18 +36,29 @@ function facts(isHeld = false) {
 test("facts of one turn leave together, in the order in which they were taken", async () => {
   const { queue, appends } = facts();
   queue.grant({ facts: 10, bytes: 1e6 }, null);
-  for (const name of ["a", "b", "c"]) queue.takeIntent(fact(name), 0);
+  const [first, , last] = ["a", "b", "c"].map((name) => queue.takeIntent(fact(name), 0));
   expect(appends).toEqual([]);
-  await queue.sent(NEVER);
+  await Promise.all([queue.sent(first ?? 0, NEVER), queue.sent(last ?? 0, NEVER)]);
   expect(appends).toEqual([["a", "b", "c"]]);
+});
+
+test("an intent that is on the channel waits for nothing that came behind it", async () => {
+  const { queue, appends } = facts();
+  queue.grant({ facts: 10, bytes: 1e6 }, null);
+  const place = queue.takeIntent(fact("intent"), 0);
+  await queue.sent(place, NEVER);
+  queue.takeEnd(fact("end of another"), 0);
+  expect(queue.sent(place, NEVER)).toBe(undefined);
+  await Promise.resolve();
+  expect(appends).toEqual([["intent"]]);
+  await expect.poll(() => appends.length).toBe(2);
 });
 
 test("ends wait a moment, and go along with the next intent", async () => {
   const { queue, appends } = facts();
   queue.grant({ facts: 10, bytes: 1e6 }, null);
   queue.takeEnd(fact("end"), 0);
-  queue.takeIntent(fact("next"), 0);
-  await queue.sent(NEVER);
+  await queue.sent(queue.takeIntent(fact("next"), 0), NEVER);
   expect(appends).toEqual([["end", "next"]]);
   queue.takeEnd(fact("alone"), 0);
   await expect.poll(() => appends.length).toBe(2);
@@ -131,19 +142,20 @@ test("while the service refuses, intents are refused in its words, and ends are 
 test("a slow service is given a bounded number of appends; nothing is lost, and what waits for them waits", async () => {
   const { queue, appends, open } = facts(true);
   queue.grant({ facts: 1_000, bytes: 1e9 }, null);
+  let place = 0;
   for (let count = 0; count < 50; count += 1) {
-    queue.takeIntent(fact(String(count)), 0);
+    place = queue.takeIntent(fact(String(count)), 0);
     queue.flush();
   }
   expect(appends).toHaveLength(PROXY_LIMITS.appendsOpenMax);
   let isSent = false;
-  void queue.sent(NEVER).then(() => {
+  void queue.sent(place, NEVER)?.then(() => {
     isSent = true;
   });
   await new Promise((resolve) => setTimeout(resolve, 5));
   expect(isSent).toBe(false);
   const caller = new AbortController();
-  const left = queue.sent(caller.signal);
+  const left = queue.sent(place, caller.signal);
   caller.abort(new Error("it left"));
   await expect(left).rejects.toThrow("it left");
   open[0]?.resolve();
@@ -154,16 +166,16 @@ test("a slow service is given a bounded number of appends; nothing is lost, and 
 test("large facts leave in messages that a channel carries", async () => {
   const { queue, appends } = facts();
   queue.grant({ facts: 100, bytes: 1e9 }, null);
-  for (const name of ["a", "b", "c", "d"]) queue.takeIntent(fact(name), PROXY_LIMITS.appendBytesMax * 0.6);
-  await queue.sent(NEVER);
+  const bytes = PROXY_LIMITS.appendBytesMax * 0.6;
+  const places = ["a", "b", "c", "d"].map((name) => queue.takeIntent(fact(name), bytes));
+  await queue.sent(places.at(-1) ?? 0, NEVER);
   expect(appends).toEqual([["a"], ["b"], ["c"], ["d"]]);
 });
 
 test("an append that fails stops all that would begin, until the service grants again", async () => {
   const { queue, open, logs } = facts(true);
   queue.grant({ facts: 10, bytes: 1e6 }, null);
-  queue.takeIntent(fact("a"), 0);
-  await queue.sent(NEVER);
+  await queue.sent(queue.takeIntent(fact("a"), 0), NEVER);
   const waiting = queue.room(1e7, 60_000, NEVER);
   open[0]?.reject(new Error("gone"));
   await expect.poll(() => logs).toEqual(["facts are not recorded"]);

@@ -98,11 +98,13 @@ export interface McpMessageHead {
  * Failure("too_large").
  */
 export function encodeMcpMessage(head: McpMessageHead, text: string): Uint8Array[] {
+  // No UTF-16 unit takes more than three bytes.
+  if (text.length * 3 <= COPIED_BYTES_MAX) return [encodeSmallMessage(head, text)];
   const payload = utf8(text);
   if (payload.length > MCP_FRAME_LIMITS.messageBytesMax) {
     throw new Failure("too_large", `Cannot send message: ${payload.length} bytes`);
   }
-  const name = utf8(cleanProcessName(head.processName));
+  const name = nameBytes(head);
   const frames: Uint8Array[] = [];
   let at = 0;
   do {
@@ -126,7 +128,7 @@ export function encodeMcpParts(head: McpMessageHead, parts: readonly Uint8Array[
   if (left > MCP_FRAME_LIMITS.messageBytesMax) {
     throw new Failure("too_large", `Cannot send message: ${left} bytes`);
   }
-  const name = utf8(cleanProcessName(head.processName));
+  const name = nameBytes(head);
   if (left <= COPIED_BYTES_MAX) return [encodeMcpFrame(head.streamId, false, name, concat(parts))];
   const buffers: Uint8Array[] = [];
   let room = 0;
@@ -145,6 +147,22 @@ export function encodeMcpParts(head: McpMessageHead, parts: readonly Uint8Array[
   }
   return buffers;
 }
+
+/** Its one frame, written in place. */
+function encodeSmallMessage(head: McpMessageHead, text: string): Uint8Array {
+  const name = nameBytes(head);
+  const payloadAt = MCP_FRAME_PREFIX_BYTES + name.length;
+  const payloadBytes = Buffer.byteLength(text);
+  const frame = Buffer.allocUnsafe(payloadAt + payloadBytes);
+  writeMcpHead(frame, head.streamId, false, name, payloadBytes);
+  frame.write(text, payloadAt);
+  return frame;
+}
+
+function nameBytes({ processName }: McpMessageHead): Uint8Array {
+  return processName === "" ? NO_BYTES : utf8(cleanProcessName(processName));
+}
+const NO_BYTES = new Uint8Array(0);
 
 /** The word that ends a session. */
 export function encodeMcpEnd(): Uint8Array {
@@ -168,7 +186,18 @@ function encodeMcpHead(
   payloadBytes: number,
 ): Uint8Array {
   const frame = new Uint8Array(MCP_FRAME_PREFIX_BYTES + name.length);
-  putU32(frame, 0, frame.length - 4 + payloadBytes);
+  writeMcpHead(frame, streamId, hasMore, name, payloadBytes);
+  return frame;
+}
+
+function writeMcpHead(
+  frame: Uint8Array,
+  streamId: number,
+  hasMore: boolean,
+  name: Uint8Array,
+  payloadBytes: number,
+): void {
+  putU32(frame, 0, MCP_FRAME_LIMITS.headerBytes + name.length + payloadBytes);
   putU16(frame, 4, MCP_FRAME_MAGIC);
   frame[6] = MCP_FRAME_VERSION;
   frame[7] = MCP_FRAME_LIMITS.headerBytes;
@@ -178,7 +207,6 @@ function encodeMcpHead(
   putU16(frame, 14, name.length);
   putU32(frame, 16, payloadBytes);
   frame.set(name, MCP_FRAME_PREFIX_BYTES);
-  return frame;
 }
 
 function getU16(bytes: Uint8Array, at: number): number {

@@ -36,6 +36,7 @@ export class CallRecord {
   #response: Answer | undefined;
   #startedAtMs: number | undefined;
   #isOpen = false;
+  #place = 0;
   #isToolError = false;
 
   constructor(
@@ -75,8 +76,13 @@ export class CallRecord {
 
   /** Throws Failure where it cannot be recorded: then the call is not made, and there is nothing to end. */
   intent(hasWaited: boolean): void {
-    this.#recorder.intent(this.#judgement, this.#call.bytes_sent ?? 0, hasWaited);
+    this.#place = this.#recorder.intent(this.#judgement, this.#call.bytes_sent ?? 0, hasWaited);
     this.#isOpen = true;
+  }
+
+  /** The intent goes before what it is of. Undefined: it is on the channel. Throws the reason of the signal. */
+  intentSent(signal: AbortSignal): Promise<void> | undefined {
+    return this.#recorder.sent(this.#place, signal);
   }
 
   /** It is dispatched. */

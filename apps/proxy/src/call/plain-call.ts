@@ -61,9 +61,9 @@ export class PlainCalls {
     const room = roomFor(text, caller, this.#parts);
     if (room !== undefined) await room;
     const call = this.#judged(caller, method, target);
-    this.#parts.recorder.intent(call.judgement, text.length, room !== undefined);
+    const place = this.#parts.recorder.intent(call.judgement, text.length, room !== undefined);
     await this.#admit(caller, caller.signal, call, call.judgement, describe(call));
-    return this.#dispatch(caller, call, params, text);
+    return this.#dispatch(caller, call, place, params, text);
   }
 
   #judged(caller: Caller, method: string, target: PlainTarget): PlainCall {
@@ -108,7 +108,13 @@ export class PlainCalls {
     if (end.state !== "approved") throw notApproved(what, decision, end);
   }
 
-  async #dispatch(caller: Caller, call: PlainCall, params: Params, paramsText: string): Promise<Answer> {
+  async #dispatch(
+    caller: Caller,
+    call: PlainCall,
+    place: number,
+    params: Params,
+    paramsText: string,
+  ): Promise<Answer> {
     const { slots, recorder, held } = this.#parts;
     const release = slots.takeNow() ?? (await placeFor(caller, this.#parts));
     const { server, method, catalog } = call;
@@ -124,7 +130,8 @@ export class PlainCalls {
     const isOlder = caller.era === "legacy" && catalog.era === "modern";
     const work = async () => {
       try {
-        await recorder.sent(exchange.signal);
+        const sent = recorder.sent(place, exchange.signal);
+        if (sent !== undefined) await sent;
         const answer = await (isOlder
           ? throughRounds(exchange, withLogLevel(paramsText, caller.logLevel))
           : exchange.run(paramsText));

@@ -201,8 +201,8 @@ export class ToolCalls {
     const isOlder = caller.era === "legacy" && catalog?.era === "modern";
     const work = async () => {
       try {
-        // The intent goes before what it is of.
-        await recorder.sent(exchange.signal);
+        const sent = record.intentSent(exchange.signal);
+        if (sent !== undefined) await sent;
         const paramsText = callText(params, tool, record.argumentsText);
         const answer = await (isOlder
           ? throughRounds(exchange, withLogLevel(paramsText, caller.logLevel))

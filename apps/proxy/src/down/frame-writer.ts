@@ -1,5 +1,5 @@
-import { type Deferred, defer, Failure, utf8 } from "@capsem/base";
-import { encodeMcpParts, type MuxStream } from "@capsem/wire";
+import { type Deferred, defer, Failure } from "@capsem/base";
+import { encodeMcpMessage, encodeMcpParts, type MuxStream } from "@capsem/wire";
 import type { DownLimits } from "./limits.ts";
 
 /** The direction to a framed client: messages leave in the order of their calls, whole frames of one together. */
@@ -16,8 +16,9 @@ export class FrameWriter {
 
   /** False: the stream is over. Throws Failure("too_large"). */
   async write(streamId: number, message: string | readonly Uint8Array[]): Promise<boolean> {
-    const parts = typeof message === "string" ? [utf8(message)] : message;
-    const buffers = encodeMcpParts({ streamId, processName: "" }, parts);
+    const head = { streamId, processName: "" };
+    const buffers =
+      typeof message === "string" ? encodeMcpMessage(head, message) : encodeMcpParts(head, message);
     let bytes = 0;
     for (const buffer of buffers) bytes += buffer.length;
     if (this.#unsentBytes + bytes > this.#limits.unsentBytesMax) {
@@ -28,7 +29,9 @@ export class FrameWriter {
     this.#unsentBytes += bytes;
     try {
       // Begun in one turn, so that no other message comes between.
-      await Promise.all(buffers.map((buffer) => this.#stream.write(buffer)));
+      const [only] = buffers;
+      if (only !== undefined && buffers.length === 1) await this.#stream.write(only);
+      else await Promise.all(buffers.map((buffer) => this.#stream.write(buffer)));
       return true;
     } catch (thrown) {
       if (thrown instanceof Failure) return false;

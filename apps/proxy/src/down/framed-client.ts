@@ -1,11 +1,13 @@
 import { Failure, messageOf, within } from "@capsem/base";
 import {
+  type Envelope,
   envelopeErrorCode,
   errorText,
   idKeyOf,
   kindOf,
   memberOf,
   NOTIFICATIONS,
+  type RequestEnvelope,
   RPC_CODES,
   readEnvelope,
 } from "@capsem/mcp-protocol";
@@ -132,7 +134,7 @@ class FramedClient implements Client {
   /** Throws McpFrameFault where stream id, flag and message do not go together. */
   #take(message: McpMessage): void {
     this.#checkId(message.streamId);
-    let read: ReturnType<typeof readEnvelope>;
+    let read: Envelope;
     try {
       read = readEnvelope(message.text);
     } catch (thrown) {
@@ -148,8 +150,8 @@ class FramedClient implements Client {
         streamId,
       );
     }
-    if (read.kind === "request") this.#request(message, read.idText);
-    else if (read.kind === "notification") this.#pass(message);
+    if (read.kind === "request") this.#request(message, read);
+    else if (read.kind === "notification") this.#pass(message, read);
     else {
       if (this.#withdrawn.delete(streamId)) return;
       const key = this.#asked.get(streamId);
@@ -157,7 +159,7 @@ class FramedClient implements Client {
         throw new McpFrameFault("it answers what was not asked under its stream id", streamId);
       }
       this.#asked.delete(streamId);
-      this.#pass(message);
+      this.#pass(message, read);
     }
   }
 
@@ -185,9 +187,10 @@ class FramedClient implements Client {
     void this.#write(streamId, errorText(id, envelopeErrorCode(thrown), thrown.message));
   }
 
-  #request(message: McpMessage, idText: string): void {
+  #request(message: McpMessage, read: RequestEnvelope): void {
     const { limits } = this.#options;
     const { streamId, text } = message;
+    const { idText } = read;
     const key = idKeyOf(idText);
     const refuse = (code: number, reason: string) => {
       void this.#write(streamId, errorText(idText, code, `Cannot take request: ${reason}`));
@@ -204,7 +207,7 @@ class FramedClient implements Client {
     const waiting = { streamId, chars: text.length };
     this.#waiting.set(key, waiting);
     this.#waitingChars = chars;
-    const done = this.#pass(message).then(() => {
+    const done = this.#pass(message, read).then(() => {
       this.#running.delete(done);
       // Cancelled: nothing will come.
       if (this.#waiting.get(key) === waiting) this.#forget(key, waiting);
@@ -217,9 +220,9 @@ class FramedClient implements Client {
     this.#waitingChars -= waiting.chars;
   }
 
-  #pass({ text, processName }: McpMessage): Promise<void> {
+  #pass({ text, processName }: McpMessage, read: Envelope): Promise<void> {
     const name = processName === "" ? this.#options.processName : processName;
-    return this.#conversation.receive(text, { processName: name === "" ? null : name });
+    return this.#conversation.receive(text, { processName: name === "" ? null : name }, read);
   }
 
   async #answer(message: string | readonly Uint8Array[], about: string): Promise<boolean> {

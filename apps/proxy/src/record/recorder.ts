@@ -51,10 +51,10 @@ export class Recorder {
 
   /**
    * Before anything of it is done. Throws Failure where it cannot be recorded. `bytes` are those of its payload;
-   * `hasWaited`: for its room.
+   * `hasWaited`: for its room. Returns its place, for `sent`.
    */
-  intent(judgement: Judgement, bytes: number, hasWaited = false): void {
-    this.#parts.facts.takeIntent(decisionFact(judgement), bytes, hasWaited);
+  intent(judgement: Judgement, bytes: number, hasWaited = false): number {
+    return this.#parts.facts.takeIntent(decisionFact(judgement), bytes, hasWaited);
   }
 
   /** Of what came back, or was refused: it is sent whatever the credit is. */
@@ -71,9 +71,9 @@ export class Recorder {
     this.#parts.facts.takeIntent(fact, fact.net.host.length + (fact.net.path?.length ?? 0));
   }
 
-  /** Throws the reason of the signal. */
-  sent(signal: AbortSignal): Promise<void> {
-    return this.#parts.facts.sent(signal);
+  /** Undefined: the intent of this place is on the channel; else resolves when it is. Throws the reason of the signal. */
+  sent(place: number, signal: AbortSignal): Promise<void> | undefined {
+    return this.#parts.facts.sent(place, signal);
   }
 
   /** Waits for a person. Throws Failure "cancelled" by the signal, and what the service throws. */
