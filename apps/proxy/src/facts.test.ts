@@ -42,6 +42,20 @@ test("facts of one turn leave together, in the order in which they were taken", 
   expect(appends).toEqual([["a", "b", "c"]]);
 });
 
+test("an intent whose act waits for a place goes along with others, and leaves before its act", async () => {
+  const { queue, appends } = facts();
+  queue.grant({ facts: 10, bytes: 1e6 }, null);
+  const places = ["a", "b"].map((name) => queue.takeIntent(fact(name), 0, false, true));
+  queue.takeEnd(fact("end"), 0);
+  await Promise.resolve();
+  expect(appends).toEqual([]);
+  await queue.sent(places[0] ?? 0, NEVER);
+  expect(appends).toEqual([["a", "b", "end"]]);
+  expect(queue.sent(places[1] ?? 0, NEVER)).toBe(undefined);
+  queue.takeIntent(fact("c"), 0, false, true);
+  await expect.poll(() => appends.length).toBe(2);
+});
+
 test("an intent that is on the channel waits for nothing that came behind it", async () => {
   const { queue, appends } = facts();
   queue.grant({ facts: 10, bytes: 1e6 }, null);

@@ -102,13 +102,15 @@ export class Facts {
 
   /**
    * Throws Failure when it cannot be recorded: then nothing of it is done. `bytes` are those of its payload. `hasWaited`:
-   * for its turn, which is its room. Returns its place, for `sent`.
+   * for its turn, which is its room. `isEarly`: its act has to wait for a place, and until then the intent
+   * waits for company as ends do. Returns its place, for `sent`.
    */
-  takeIntent(fact: FactToSend, bytes: number, hasWaited = false): number {
+  takeIntent(fact: FactToSend, bytes: number, hasWaited = false, isEarly = false): number {
     if (this.#refusing !== null) throw new Failure(this.#refusing.kind, this.#refusing.message);
     if (!hasWaited && !this.#fits(bytes)) throw noRoom();
     this.#push(fact, bytes);
-    this.#flushSoon();
+    if (isEarly) this.#flushLater();
+    else this.#flushSoon();
     const place = this.#taken;
     if (this.#waitingForRoom.length > 0) this.#nextTurn();
     return place;
@@ -117,6 +119,10 @@ export class Facts {
   /** Of what was begun already: it is sent whatever the credit is. */
   takeEnd(fact: FactToSend, bytes: number): void {
     this.#push(fact, bytes);
+    this.#flushLater();
+  }
+
+  #flushLater(): void {
     if (!this.#isScheduled) this.#timer ??= setTimeout(() => this.flush(), PROXY_LIMITS.endsWaitMs);
   }
 

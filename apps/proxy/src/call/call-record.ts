@@ -75,8 +75,8 @@ export class CallRecord {
   }
 
   /** Throws Failure where it cannot be recorded: then the call is not made, and there is nothing to end. */
-  intent(hasWaited: boolean): void {
-    this.#place = this.#recorder.intent(this.#judgement, this.#call.bytes_sent ?? 0, hasWaited);
+  intent(hasWaited: boolean, isEarly: boolean): void {
+    this.#place = this.#recorder.intent(this.#judgement, this.#call.bytes_sent ?? 0, hasWaited, isEarly);
     this.#isOpen = true;
   }
 

@@ -25,6 +25,11 @@ export class FairSlots {
     return this.#waitingCount;
   }
 
+  /** Whoever comes now waits. */
+  get areTaken(): boolean {
+    return this.#free === 0;
+  }
+
   /** How to give the place back, once and for all; undefined: there is none now. */
   takeNow(): Release | undefined {
     if (this.#free === 0) return undefined;

@@ -69,7 +69,9 @@ export class ToolCalls {
     const room = roomFor(argumentsText, caller, this.#parts);
     if (room !== undefined) await room;
     const call = this.#judged(caller, found, args, argumentsText);
-    call.record.intent(room !== undefined);
+    // What is refused or asked for is known at once.
+    const isEarly = call.judgement.decision.action === "allow" && this.#parts.slots.areTaken;
+    call.record.intent(room !== undefined, isEarly);
     try {
       await this.#admit(caller, call);
       const answer = await this.#dispatch(caller, call, params);

@@ -51,10 +51,11 @@ export class Recorder {
 
   /**
    * Before anything of it is done. Throws Failure where it cannot be recorded. `bytes` are those of its payload;
-   * `hasWaited`: for its room. Returns its place, for `sent`.
+   * `hasWaited`: for its room. `isEarly`: it is allowed, and waits for a place. Returns its place on the channel, for
+   * `sent`.
    */
-  intent(judgement: Judgement, bytes: number, hasWaited = false): number {
-    return this.#parts.facts.takeIntent(decisionFact(judgement), bytes, hasWaited);
+  intent(judgement: Judgement, bytes: number, hasWaited = false, isEarly = false): number {
+    return this.#parts.facts.takeIntent(decisionFact(judgement), bytes, hasWaited, isEarly);
   }
 
   /** Of what came back, or was refused: it is sent whatever the credit is. */
