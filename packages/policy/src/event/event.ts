@@ -120,11 +120,19 @@ export function securityEvent(type: EventType, identity: EventIdentity, fields: 
   const facts = new Map<string, CelValue>();
   const put = (path: string, value: CelValue) => {
     facts.set(path, value);
-    for (const struct of STRUCTS.get(path) ?? []) facts.set(struct, true);
+    const structs = STRUCTS.get(path) ?? [];
+    // The deepest last: where it is, those around it are.
+    for (let at = structs.length - 1; at >= 0; at--) {
+      const struct = structs[at] as string;
+      if (facts.has(struct)) break;
+      facts.set(struct, true);
+    }
   };
   put("event.type", type);
   const cut = new Set<string>();
-  for (const [path, given] of Object.entries(fields)) {
+  const values = fields as Readonly<Record<string, unknown>>;
+  for (const path of Object.keys(values)) {
+    const given = values[path];
     if (given === undefined) continue;
     const row = fieldRow(path);
     if (row === undefined || path === "event.type" || !carried.has(path)) refuseField(type, path);
