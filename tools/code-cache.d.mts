@@ -11,6 +11,7 @@ export function startWarm(
     env?: Readonly<Record<string, string>>;
     stdio?: readonly (IOType | number)[];
     argv0?: string;
+    flags?: readonly string[];
   },
 ): {
   child: ChildProcess;

@@ -43,11 +43,17 @@ function replace(path, data, mode = 0o644) {
 
 /**
  * Starts `NAME.cjs` of `out` so that it leaves the caches of `programs` when it ends. `argv0` is what the program
- * takes for its own path. The caller has it do what counts, and awaits `ended`.
+ * takes for its own path, `flags` are Node's. The caller has it do what counts, and awaits `ended`.
  */
-export function startWarm(out, name, { programs, args = [], env = {}, stdio = [], argv0 }) {
+export function startWarm(out, name, { programs, args = [], env = {}, stdio = [], argv0, flags = [] }) {
   const fresh = programs.map((program) => join(out, `${program}.cache.${process.pid}.tmp`));
-  const words = [self, join(out, `${name}.cjs`), argv0 ?? join(out, `${name}.cjs`), String(fresh.length)];
+  const words = [
+    ...flags,
+    self,
+    join(out, `${name}.cjs`),
+    argv0 ?? join(out, `${name}.cjs`),
+    String(fresh.length),
+  ];
   const child = spawn(process.execPath, [...words, ...fresh, ...args], {
     stdio: ["pipe", "pipe", "pipe", ...stdio],
     timeout: WARM_TIMEOUT_MS,

@@ -12,6 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { Script } from "node:vm";
+import { WORKER_NODE_FLAGS } from "@capsem/jail";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { BUNDLES, writeBundle } from "./bundles.mjs";
 import { startWarm, writeLauncher, writeProgram } from "./code-cache.mjs";
@@ -188,5 +189,17 @@ describe("the build", () => {
     expect(asked.stderr).toContain("Cannot reach the service");
     const checked = run(join(out, "cli.cjs"), ["triage", "--since", "a while"]);
     expect(checked).toMatchObject({ caches: "taken", schemas: "some" });
+  }, 60_000);
+
+  it("makes those of a worker with the flags that the service starts it with", async () => {
+    const [row] = BUNDLES.filter(({ name }) => name === "aggregator");
+    if (row === undefined) throw new Error("there is no aggregator");
+    const worker = join(folder, "worker");
+    mkdirSync(worker);
+    copyFileSync(join(root, "dist", "native.node"), join(worker, "native.node"));
+    await writeBundle(root, worker, row);
+    await row.warm?.(worker);
+    expect(run(join(worker, "aggregator.cjs"), [], WORKER_NODE_FLAGS)).toMatchObject({ caches: "taken" });
+    expect(run(join(worker, "aggregator.cjs"))).toMatchObject({ caches: "rejected" });
   }, 60_000);
 });

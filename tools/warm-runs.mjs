@@ -160,9 +160,21 @@ export function warmLedger(out) {
   });
 }
 
+/** As the service starts them (`WORKER_NODE_FLAGS` of @capsem/jail): V8 refuses a cache that was made with others. */
+const WORKER_FLAGS = [
+  "--single-threaded-gc",
+  "--max-semi-space-size=2",
+  "--initial-old-space-size=12",
+  "--v8-pool-size=1",
+];
+
 /** A worker that is sealed and says that it is ready; nobody answers, grants it anything, or has work for it. */
 function warmWorker(out, kind) {
-  const worker = startWarm(out, kind, { programs: [`${kind}-main`], stdio: ["pipe", "pipe"] });
+  const worker = startWarm(out, kind, {
+    programs: [`${kind}-main`],
+    flags: WORKER_FLAGS,
+    stdio: ["pipe", "pipe"],
+  });
   const plan = {
     ...{ kind, scope: "host", vm: null, allow_unconfined: true },
     descriptors: { service: 3, grants: 4 },

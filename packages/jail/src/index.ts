@@ -2,7 +2,7 @@ export { compileAllowed, compileDenied, compileFatal, type Subjects } from "./co
 export type { JailFailureKind } from "./error.ts";
 export { type Gatekeeper, openGatekeeper } from "./gatekeeper.ts";
 export { hypervisorFilter } from "./hypervisor-filter.ts";
-export { NODE_ENVIRONMENT, nodeReadPaths } from "./launch-plans.ts";
+export { NODE_ENVIRONMENT, nodeReadPaths, WORKER_NODE_FLAGS } from "./launch-plans.ts";
 export type { Denials, Profile } from "./profile.ts";
 export { EGRESS_PROFILE } from "./profile-egress.ts";
 export { GATEWAY_DESCRIPTORS, GATEWAY_PROFILE } from "./profile-gateway.ts";

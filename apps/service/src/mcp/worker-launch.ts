@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import type { WorkerKind, WorkerPlan } from "@capsem/api";
-import { NODE_ENVIRONMENT } from "@capsem/jail";
+import { NODE_ENVIRONMENT, WORKER_NODE_FLAGS } from "@capsem/jail";
 import { launchWords } from "@capsem/native";
 import type { OwnerProgram } from "../owner/owner-launch.ts";
 import { WORKER_LIMITS } from "./limits.ts";
@@ -22,7 +22,7 @@ export function workerWords(program: OwnerProgram, plan: WorkerPlan): { file: st
   return launchWords({
     parentPid: program.servicePid,
     command: program.nodeBinary,
-    args: [program.bundle],
+    args: [...WORKER_NODE_FLAGS, program.bundle],
     grants: { read: [...read, ...readMore(plan.kind)], exec, write },
     keepFds: [service, grants, ...(lane === undefined ? [] : [lane])],
     openFilesMax: WORKER_LIMITS.openFilesMax,
