@@ -24,6 +24,8 @@ export const UPSTREAM_LIMITS = {
   heldBytesMax: 4 * MESSAGE_BYTES_MAX,
   /** Comments and other things between two events. A comment each quarter of a minute reaches it in months. */
   silentBytesMax: 1_048_576,
+  /** As much of a text within a large answer is looked at to find where its parts begin; more than an id may have. */
+  literalCharsMax: 2_048,
   /** Of an event stream's line that is no data. */
   fieldBytesMax: 65_536,
   /** Lines that make up one event. */

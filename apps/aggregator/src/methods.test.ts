@@ -1,6 +1,6 @@
 import type { Failure } from "@capsem/base";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { httpServer, plainHandshake, sendEvents } from "./testing/http-server.ts";
+import { httpServer, plainHandshake, sendEvents, sendJson } from "./testing/http-server.ts";
 import { declared } from "./testing/one-server.ts";
 import { ask, proxyEnd } from "./testing/proxy-end.ts";
 import { sdkServer } from "./testing/sdk-server.ts";
@@ -36,6 +36,43 @@ test("a call goes through with all that comes before its result, in order", asyn
   expect(elicited.map(({ kind }) => kind)).toEqual(["request", "result"]);
   expect(elicited[1]?.text).toContain("Ada");
   await vi.waitFor(() => expect(proxy.peer.streamCount).toBe(0));
+});
+
+test.each(["legacy", "modern"] as const)(
+  "arguments that come apart are the last member of what a server is asked, as they were written (%s)",
+  async (era) => {
+    const calls: { text: string; header: unknown }[] = [];
+    const server = await httpServer(({ request, response, message, text }) => {
+      const answer = (result: unknown) => sendJson(response, { jsonrpc: "2.0", id: message.id, result });
+      if (message.method === "server/discover" && era === "modern")
+        return answer({ supportedVersions: ["2026-07-28"], capabilities: { tools: {} } });
+      const property = { type: "string", "x-mcp-header": "Short" };
+      if (message.method === "tools/list")
+        return answer({ tools: [{ name: "t", inputSchema: { properties: { short: property } } }] });
+      if (message.method !== "tools/call") return plainHandshake({ request, response, message, text });
+      calls.push({ text, header: request.headers["mcp-param-short"] });
+      answer({});
+    });
+    const proxy = end();
+    await proxy.set(1, [declared(server.url)]);
+    await proxy.call("server.catalog", { server: "one", refresh: false });
+    const argumentsText = `{ "short":"s", "message" : "${"é\\u00e9".repeat(20_000)}" }`;
+    const params = { name: "t", _meta: { progressToken: "p" } };
+    expect(await ask(proxy.peer, { params, argumentsText })).toMatchObject([{ kind: "result" }]);
+    const [sent] = calls;
+    expect(sent?.text.endsWith(`,"arguments":${argumentsText}}}`)).toBe(true);
+    expect(sent?.header).toBe(era === "modern" ? "s" : undefined);
+    const asked = JSON.parse(sent?.text ?? "").params;
+    expect(Object.keys(asked)).toEqual(["name", "_meta", "arguments"]);
+    // Ours is in the place of the client's.
+    expect(String(asked._meta.progressToken)).toMatch(/^\d+$/);
+  },
+);
+
+test("arguments that come apart from what is no object are refused", async () => {
+  const proxy = end();
+  await proxy.set(1, [declared("http://127.0.0.1:1/mcp")]);
+  expect(await kindOf(ask(proxy.peer, { params: "", argumentsText: "{}" }))).toBe("invalid_input");
 });
 
 test("what cannot be asked is refused before any server hears of it", async () => {

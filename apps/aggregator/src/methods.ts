@@ -67,13 +67,15 @@ type RequestParams = ContractParams<typeof TOOL_SERVER_METHODS, "server.request"
 
 /** By hand: it is on the way of each call. */
 function parseRequest(raw: unknown): CallRequest & { readonly server: string } {
-  const { server, method, params, client, timeout_ms: timeoutMs } = (raw ?? {}) as Partial<RequestParams>;
+  const asked = (raw ?? {}) as Partial<RequestParams>;
+  const { server, method, params, client, timeout_ms: timeoutMs, arguments: argumentsBytes } = asked;
   const isCall =
     typeof server === "string" &&
     typeof method === "string" &&
     typeof params === "string" &&
     typeof client === "object" &&
     client !== null &&
+    (argumentsBytes === undefined || (argumentsBytes instanceof Uint8Array && params.endsWith("}"))) &&
     typeof timeoutMs === "number" &&
     timeoutMs > 0 &&
     timeoutMs <= UPSTREAM_LIMITS.callTimeoutMsMax;
@@ -89,6 +91,7 @@ function parseRequest(raw: unknown): CallRequest & { readonly server: string } {
   return {
     ...{ server, method, timeoutMs },
     paramsText: params === "" ? undefined : params,
+    ...(argumentsBytes === undefined ? {} : { argumentsBytes }),
     client: { sampling: sampling === true, elicitation: elicitation === true, roots: roots === true },
   };
 }

@@ -1,6 +1,6 @@
 import { BUILTIN_MCP_SERVER, type ContractResult, type TOOL_SERVER_METHODS } from "@capsem/api";
-import { Failure, Slots } from "@capsem/base";
-import { RPC_CODES, writeRecord } from "@capsem/mcp-protocol";
+import { Failure, Slots, textOf } from "@capsem/base";
+import { RPC_CODES, withLastMember, writeRecord } from "@capsem/mcp-protocol";
 import type { Handler, RpcContext, StreamHandler } from "@capsem/rpc";
 import { BUILTIN_LIMITS, FETCH_LIMITS } from "./limits.ts";
 import { echo } from "./tools/echo.ts";
@@ -68,7 +68,7 @@ interface Request {
 
 /** By hand: each call comes through here. */
 function requestOf(params: unknown): Request {
-  const { method, params: text, timeout_ms: timeoutMs } = checkServer(params);
+  const { method, params: text, timeout_ms: timeoutMs, arguments: large } = checkServer(params);
   if (
     typeof method !== "string" ||
     typeof text !== "string" ||
@@ -76,7 +76,8 @@ function requestOf(params: unknown): Request {
     !(timeoutMs > 0)
   )
     throw new Failure("invalid_input", "Cannot call server.request: a field is missing");
-  return { method, params: text, timeoutMs };
+  if (!(large instanceof Uint8Array)) return { method, params: text, timeoutMs };
+  return { method, params: withLastMember(text, "arguments", textOf(large)), timeoutMs };
 }
 
 function checkServer(params: unknown): Readonly<Record<string, unknown>> {

@@ -7,6 +7,12 @@ export interface Origin {
   readonly processName: string | null;
 }
 
+/** A message that a text need not be made of: UTF-8 in parts, which stay unchanged until they have left. */
+export interface LargeMessage {
+  readonly parts: readonly Uint8Array[];
+  toText(): string;
+}
+
 /**
  * One client: the stream of a framed client, a session or a single request over HTTP, or the host. Ids of its requests
  * are its own; nobody else sees an answer to them.
@@ -22,11 +28,16 @@ export interface Client {
   /**
    * A whole JSON-RPC message for it. `about` is the id (as JSON text) of the client's request that it belongs to: an
    * answer, progress, a request of a server in the course of it; null for what belongs to none. False: there is no way
-   * to it, such as a client over HTTP that waits on no stream. `encoded`: an answer that is large, in UTF-8 and in parts.
+   * to it, such as a client over HTTP that waits on no stream. What is large is an answer.
    */
-  send(message: string, about: string | null, encoded?: readonly Uint8Array[]): Promise<boolean>;
+  send(message: string | LargeMessage, about: string | null): Promise<boolean>;
   /** Aborts when it is gone. */
   readonly gone: AbortSignal;
+}
+
+/** For a client that takes texts. */
+export function wholeText(message: string | LargeMessage): string {
+  return typeof message === "string" ? message : message.toText();
 }
 
 /** What a client is to the rail, from its first message to its end. */

@@ -81,6 +81,8 @@ export const PROXY_LIMITS = {
   heldCallsMax: 256,
   inputRequestsMax: 16,
 
+  /** From this size on arguments are in UTF-8 once, for all who take them so: a text as long costs as much as it to send. */
+  encodedCharsMin: 16_384,
   /** What an event holds of a payload at most, text and structure together: more of it costs no credit. */
   eventCharsMax: 262_144,
   /** What a row shows of a payload. */

@@ -331,6 +331,8 @@ export const TOOL_SERVER_METHODS = {
       server: z.string(),
       method: z.string(),
       params: json,
+      /** The member `arguments` of the params, behind the others, where it is large: JSON in UTF-8, as it is to be sent. */
+      arguments: z.instanceof(Uint8Array<ArrayBufferLike>).exactOptional(),
       /** Whoever reads the records can answer these of the server's requests. */
       client: z.strictObject({ sampling: z.boolean(), elicitation: z.boolean(), roots: z.boolean() }),
       timeout_ms: z.number().int(),

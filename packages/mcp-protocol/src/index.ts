@@ -57,7 +57,16 @@ export {
   RPC_CODES,
   timeoutOf,
 } from "./protocol.ts";
-export { arrayText, itemsOf, memberOf, membersOf, withMember, withoutMember } from "./raw-members.ts";
+export {
+  aroundLastMember,
+  arrayText,
+  itemsOf,
+  memberOf,
+  membersOf,
+  withLastMember,
+  withMember,
+  withoutMember,
+} from "./raw-members.ts";
 export {
   encodeRecord,
   type McpRecord,
@@ -68,4 +77,5 @@ export {
   readRecords,
   writeRecord,
 } from "./records.ts";
+export { type Shortened, shortened } from "./shortened.ts";
 export { type JsonObject, type JsonValue, strictJson, strictObject } from "./strict-json.ts";

@@ -3,7 +3,8 @@ import { assert, Failure } from "@capsem/base";
 import { canonicalDefinition } from "./definition.ts";
 import { kindOf, readEnvelope } from "./envelope.ts";
 import { itemsOf, membersOf, withMember, withoutMember } from "./raw-members.ts";
-import { checkEnd, skipSpace, skipValue } from "./scan.ts";
+import { checkEnd, eachMember, skipSpace, skipValue } from "./scan.ts";
+import { shortened } from "./shortened.ts";
 import { strictJson } from "./strict-json.ts";
 
 type Random = (below: number) => number;
@@ -26,6 +27,9 @@ export function fuzz(seed: number, rounds: number): void {
     sameAsParse(text);
     sameAsParse(mutated(random, text));
     membersAsParse(random, objectText(random, 4, true));
+    const object = objectText(random, 4, true);
+    shortenedHasAll(object, random(12));
+    shortenedHidesNothing(mutated(random, object), random(12));
     envelopeAsParse(random);
     readersThrowFailures(mutated(random, mutated(random, objectText(random, 4, false))));
   }
@@ -41,6 +45,37 @@ function sameAsParse(text: string): void {
   if (strict.isTaken) {
     assert(JSON.stringify(strict.value) === JSON.stringify(parsed.value), `strictJson changes ${text}`);
   }
+}
+
+/** What is left has the same members, each where `placeOf` says; only texts are shorter, and none that could be. */
+function shortenedHasAll(text: string, charsKept: number): void {
+  const whole = Buffer.from(text);
+  const short = shortened(whole, charsKept);
+  if (short === null) {
+    const literals = [...text.matchAll(/"((?:[^"\\]|\\.)*)"(\s*:)?/gsu)];
+    const values = literals.filter(([, , colon]) => colon === undefined).map(([, raw = ""]) => raw);
+    const longest = Math.max(0, ...values.map((raw) => [...raw.replace(/\\u....|\\./gsu, "x")].length));
+    assert(longest <= charsKept, `nothing of ${text} is cut at ${charsKept}`);
+    return;
+  }
+  const left = Buffer.from(short.bytes).toString("latin1");
+  const members = membersOf(text);
+  const names: string[] = [];
+  eachMember(left, skipSpace(left, 0), 0, (name, from, to) => {
+    const decoded = Buffer.from(name, "latin1").toString();
+    names.push(decoded);
+    const span = whole.subarray(short.placeOf(from), short.placeOf(to)).toString();
+    assert(span === members.get(decoded), `member ${decoded} of ${text}, cut at ${charsKept}`);
+  });
+  assert(names.length === members.size, `members of ${text}, cut at ${charsKept}`);
+}
+
+/** No fault is cut away. */
+function shortenedHidesNothing(text: string, charsKept: number): void {
+  const short = shortened(Buffer.from(text), charsKept);
+  if (short === null || attempt(() => JSON.parse(text)).isTaken) return;
+  const left = attempt(() => JSON.parse(Buffer.from(short.bytes).toString()));
+  assert(!left.isTaken, `a fault of ${JSON.stringify(text)} is gone, cut at ${charsKept}`);
 }
 
 /** Raw members are the parsed ones, and what is put in is found while the rest stays. */

@@ -1,5 +1,13 @@
 import { expect, test } from "vitest";
-import { arrayText, itemsOf, memberOf, membersOf, withMember, withoutMember } from "./raw-members.ts";
+import {
+  arrayText,
+  itemsOf,
+  memberOf,
+  membersOf,
+  withLastMember,
+  withMember,
+  withoutMember,
+} from "./raw-members.ts";
 
 const TOOL = ' { "name" : "a" ,\n "n\\u0061me2": 1.50, "inputSchema":{"z":1,"a":[ ]}, "_meta" : null } ';
 
@@ -52,4 +60,11 @@ test("what is no object or array is refused", () => {
   for (const text of ["", "{}", "7", "[1", "[1]x", "[,]", "[1,]"]) {
     expect(() => itemsOf(text), text).toThrow("Cannot read JSON");
   }
+});
+
+test("a last member is put behind the others of an object that is not looked through", () => {
+  expect(withLastMember('{"name":"t","_meta":{"a":1}}', "arguments", "{}")).toBe(
+    '{"name":"t","_meta":{"a":1},"arguments":{}}',
+  );
+  expect(withLastMember(" { } ", "a", "1")).toBe(' { "a":1} ');
 });

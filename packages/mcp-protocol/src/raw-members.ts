@@ -66,6 +66,19 @@ export function withMember(objectText: string, name: string, valueText: string):
   return objectText.slice(0, endAt) + added + objectText.slice(endAt);
 }
 
+/** The same of a member that the object does not have. It is not looked through: the text must be an object. */
+export function withLastMember(objectText: string, name: string, valueText: string): string {
+  const [head, tail] = aroundLastMember(objectText, name);
+  return head + valueText + tail;
+}
+
+/** What stands around the value of such a member. */
+export function aroundLastMember(objectText: string, name: string): [head: string, tail: string] {
+  const closeAt = objectText.lastIndexOf("}");
+  const comma = /^\s*\{\s*\}/.test(objectText) ? "" : ",";
+  return [`${objectText.slice(0, closeAt)}${comma}${JSON.stringify(name)}:`, objectText.slice(closeAt)];
+}
+
 /** The object without a member, as it is when it has none of that name. */
 export function withoutMember(objectText: string, name: string): string {
   const { members } = spansOf(objectText);

@@ -7,6 +7,7 @@
  * +------+--------+------------+
  *   u8     u32
  */
+import { isUtf8 } from "node:buffer";
 import { Failure, readU32, utf8, writeU32 } from "@capsem/base";
 import { MCP_LIMITS } from "./limits.ts";
 
@@ -49,7 +50,7 @@ const KINDS: readonly (RecordKind | undefined)[] = [
   "error",
   "response",
 ];
-const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const utf8Text = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** Throws Failure("too_large"). */
 export function encodeRecord(kind: RecordKind, text: string): Uint8Array {
@@ -140,14 +141,27 @@ export class RecordDecoder {
   }
 
   #record(bytes: Uint8Array): McpRecord {
-    try {
-      const kind = KINDS[bytes[0] ?? 0] as RecordKind;
-      const body = bytes.subarray(HEADER_BYTES);
-      const text = strictUtf8.decode(body);
-      return body.length < KEPT_BYTES_MIN ? { kind, text } : { kind, text, bytes: body };
-    } catch (cause) {
-      throw new Failure("bad_message", "Cannot read record: it is not UTF-8", { cause });
-    }
+    const kind = KINDS[bytes[0] ?? 0] as RecordKind;
+    const body = bytes.subarray(HEADER_BYTES);
+    if (!isUtf8(body)) throw new Failure("bad_message", "Cannot read record: it is not UTF-8");
+    return body.length < KEPT_BYTES_MIN ? { kind, text: utf8Text.decode(body) } : new LargeRecord(kind, body);
+  }
+}
+
+/** Its text is made when somebody asks for it, and once. */
+class LargeRecord implements McpRecord {
+  readonly kind: RecordKind;
+  readonly bytes: Uint8Array;
+  #text: string | undefined;
+
+  constructor(kind: RecordKind, bytes: Uint8Array) {
+    this.kind = kind;
+    this.bytes = bytes;
+  }
+
+  get text(): string {
+    this.#text ??= utf8Text.decode(this.bytes);
+    return this.#text;
   }
 }
 

@@ -65,6 +65,8 @@ export interface AskOptions {
   readonly server?: string;
   readonly method?: string;
   readonly params?: unknown;
+  /** Arguments that come apart from the other params. */
+  readonly argumentsText?: string;
   readonly client?: { sampling: boolean; elicitation: boolean; roots: boolean };
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
@@ -81,6 +83,7 @@ export async function ask(peer: Peer, options: AskOptions = {}): Promise<McpReco
     params: typeof options.params === "string" ? options.params : JSON.stringify(options.params ?? {}),
     client,
     timeout_ms: options.timeoutMs ?? 10_000,
+    ...(options.argumentsText === undefined ? {} : { arguments: Buffer.from(options.argumentsText) }),
   };
   const { stream } = await peer.open("server.request", params, signal === undefined ? {} : { signal });
   const records: McpRecord[] = [];

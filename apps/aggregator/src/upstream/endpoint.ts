@@ -1,6 +1,7 @@
 import { Failure } from "@capsem/base";
 import type { HttpBody, HttpClient, HttpHeader, HttpResponse } from "@capsem/net";
 import { UPSTREAM_LIMITS } from "../limits.ts";
+import type { Message } from "../message.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import { asUpstreamFailure, inBackground, quoted, rude } from "./failure.ts";
 
@@ -14,7 +15,7 @@ export interface EndpointOptions {
 export interface EndpointRequest {
   readonly method: "POST" | "GET" | "DELETE";
   readonly headers: readonly HttpHeader[];
-  readonly text?: string | undefined;
+  readonly message?: Message | undefined;
   readonly signal: AbortSignal;
   /** To the end of the answer's head; null waits. */
   readonly timeoutMs: number | null;
@@ -51,7 +52,8 @@ export class Endpoint {
 
   /** The body is the caller's to read or cancel. A redirect within the origin is followed, and remembered. */
   async send(request: EndpointRequest): Promise<HttpResponse> {
-    const body = request.text === undefined ? null : Buffer.from(request.text, "utf8");
+    const { message } = request;
+    const body = message === undefined ? null : typeof message === "string" ? Buffer.from(message) : message;
     for (let redirects = 0; ; redirects += 1) {
       const response = await this.#fetch(request, body);
       const location = REDIRECTS.has(response.status) ? headerOf(response, "location") : undefined;

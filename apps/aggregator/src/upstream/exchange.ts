@@ -1,9 +1,9 @@
-import { Failure } from "@capsem/base";
-import { memberOf, readEnvelope } from "@capsem/mcp-protocol";
+import { Failure, utf8 } from "@capsem/base";
+import { aroundLastMember, memberOf, readEnvelope, requestText } from "@capsem/mcp-protocol";
 import type { HttpHeader, HttpResponse } from "@capsem/net";
 import { type EventStreamParser, readEvents } from "../event-stream.ts";
 import { UPSTREAM_LIMITS } from "../limits.ts";
-import { messageOf, textOf, withoutMark } from "../message.ts";
+import { type Message, messageOf, textOf, withoutMark } from "../message.ts";
 import { discard, type Endpoint, mediaTypeOf, readAll } from "./endpoint.ts";
 import { quoted, rude } from "./failure.ts";
 import type { Inbox } from "./inbox.ts";
@@ -17,6 +17,18 @@ export const POST_HEADERS: readonly HttpHeader[] = [
   ["content-type", JSON_TYPE],
   ["accept", `${JSON_TYPE}, ${EVENT_STREAM}`],
 ];
+
+/** The message of a call, in UTF-8 where its arguments are: `paramsText` are the others. */
+export function callMessage(
+  { idText, request }: Pick<OpenCall, "idText" | "request">,
+  paramsText: string | undefined,
+): Message {
+  const { method, argumentsBytes } = request;
+  if (argumentsBytes === undefined) return requestText(idText, method, paramsText);
+  const [head, tail] = aroundLastMember(paramsText ?? "{}", "arguments");
+  const start = requestText(idText, method, head).slice(0, -1);
+  return Buffer.concat([utf8(start), argumentsBytes, utf8(`${tail}}`)]);
+}
 
 export interface AnswerReading {
   readonly response: HttpResponse;
@@ -120,7 +132,7 @@ export async function sendNotice(
 ): Promise<number | null> {
   try {
     const all = [...POST_HEADERS, ...headers];
-    const response = await endpoint.send({ method: "POST", headers: all, text, signal, timeoutMs });
+    const response = await endpoint.send({ method: "POST", headers: all, message: text, signal, timeoutMs });
     discard(response.body);
     return response.status;
   } catch (thrown) {

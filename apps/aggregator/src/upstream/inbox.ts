@@ -13,6 +13,7 @@ import {
   RPC_CODES,
   readEnvelope,
   resultText,
+  shortened,
   withMember,
 } from "@capsem/mcp-protocol";
 import { UPSTREAM_LIMITS } from "../limits.ts";
@@ -105,19 +106,18 @@ export class Inbox {
   /** An answer that stays bytes. False: it is none, or of several messages, or no UTF-8: as text it can be mended. */
   #answeredLarge(bytes: Uint8Array, own: OpenCall | null): boolean {
     if (!isUtf8(bytes)) return false;
-    const text = byteText(bytes);
+    const short = shortened(bytes, UPSTREAM_LIMITS.literalCharsMax);
+    const text = byteText(short?.bytes ?? bytes);
     if (/^\s*\[/.test(text)) return false;
     const envelope = readEnvelope(text);
-    if (envelope.kind === "result") {
-      const call = this.#answered(envelope.idText, own);
-      const span = spanOf(bytes, envelope.resultFrom, envelope.resultText);
-      call?.settle(new LargeOutcome("result", span), own === null);
-      return true;
-    }
-    if (envelope.kind !== "error") return false;
+    if (envelope.kind !== "result" && envelope.kind !== "error") return false;
     const call = envelope.idText === null ? own : this.#answered(envelope.idText, own);
-    const span = spanOf(bytes, envelope.errorFrom, envelope.errorText);
-    call?.settle(new LargeOutcome("error", span), own === null);
+    const isResult = envelope.kind === "result";
+    const from = isResult ? envelope.resultFrom : envelope.errorFrom;
+    const to = from + (isResult ? envelope.resultText : envelope.errorText).length;
+    const span =
+      short === null ? bytes.subarray(from, to) : bytes.subarray(short.placeOf(from), short.placeOf(to));
+    call?.settle(new LargeOutcome(envelope.kind, span), own === null);
     return true;
   }
 
@@ -227,11 +227,6 @@ class LargeOutcome implements Outcome {
   get text(): string {
     return textOf(this.bytes);
   }
-}
-
-/** Of what `byteText` gave a text: a character is a byte. */
-function spanOf(bytes: Uint8Array, from: number, { length }: string): Uint8Array {
-  return bytes.subarray(from, from + length);
 }
 
 /** To what nobody is asked. */

@@ -1,11 +1,19 @@
 import { setMaxListeners } from "node:events";
 import { type Deferred, defer, Failure, sleep } from "@capsem/base";
-import { NOTIFICATIONS, notificationText, requestText } from "@capsem/mcp-protocol";
+import { NOTIFICATIONS, notificationText } from "@capsem/mcp-protocol";
 import type { HttpHeader, HttpResponse } from "@capsem/net";
 import { EventStreamParser, readEvents } from "../event-stream.ts";
 import { UPSTREAM_LIMITS } from "../limits.ts";
 import { discard, headerOf, mediaTypeOf } from "./endpoint.ts";
-import { EVENT_STREAM, isSuccess, POST_HEADERS, readAnswer, readRefusal, sendNotice } from "./exchange.ts";
+import {
+  callMessage,
+  EVENT_STREAM,
+  isSuccess,
+  POST_HEADERS,
+  readAnswer,
+  readRefusal,
+  sendNotice,
+} from "./exchange.ts";
 import { asUpstreamFailure, expired, inBackground, rude } from "./failure.ts";
 import { handshakeFacts, INITIALIZE_PARAMS } from "./handshake.ts";
 import { Inbox } from "./inbox.ts";
@@ -121,7 +129,7 @@ class LegacyHttpSession implements Session {
     const response = await endpoint.send({
       method: "POST",
       headers: [...POST_HEADERS, ...this.#headers()],
-      text: requestText(call.idText, method, params),
+      message: callMessage(call, params),
       signal: call.wire.signal,
       timeoutMs: call.timeLeftMs + HEAD_GRACE_MS,
     });

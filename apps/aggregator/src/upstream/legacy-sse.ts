@@ -1,12 +1,13 @@
 import { setMaxListeners } from "node:events";
 import { Failure, within } from "@capsem/base";
-import { NOTIFICATIONS, notificationText, requestText } from "@capsem/mcp-protocol";
+import { NOTIFICATIONS, notificationText } from "@capsem/mcp-protocol";
 import type { HttpHeader, HttpResponse } from "@capsem/net";
 import { EventStreamParser, readEvents } from "../event-stream.ts";
 import { UPSTREAM_LIMITS } from "../limits.ts";
 import { textOf } from "../message.ts";
 import { discard, type Endpoint, mediaTypeOf } from "./endpoint.ts";
 import {
+  callMessage,
   EVENT_STREAM,
   isSuccess,
   POST_HEADERS,
@@ -111,13 +112,12 @@ class LegacySseSession implements Session {
   }
 
   async #exchange(call: OpenCall, address: Endpoint): Promise<void> {
-    const { method, paramsText } = call.request;
-    const { text: params, tokenText } = legacyParams(paramsText, call.idText);
+    const { text: params, tokenText } = legacyParams(call.request.paramsText, call.idText);
     call.tokenText = tokenText;
     const response = await address.send({
       method: "POST",
       headers: [...POST_HEADERS, ...this.#headers()],
-      text: requestText(call.idText, method, params),
+      message: callMessage(call, params),
       signal: call.wire.signal,
       timeoutMs: call.timeLeftMs,
     });

@@ -149,6 +149,10 @@ export class Listening {
       ["mcp-protocol-version", MODERN_REVISIONS[0]],
       ["mcp-method", METHOD],
     ];
-    return { method: "POST" as const, headers, text: requestText(`"listen-${this.#count}"`, METHOD, text) };
+    return {
+      method: "POST" as const,
+      headers,
+      message: requestText(`"listen-${this.#count}"`, METHOD, text),
+    };
   }
 }

@@ -13,19 +13,19 @@ import {
   type ParamHeader,
   paramHeaders,
   RPC_CODES,
-  requestText,
 } from "@capsem/mcp-protocol";
 import type { HttpHeader, HttpResponse } from "@capsem/net";
 import { EventStreamParser } from "../event-stream.ts";
 import { UPSTREAM_LIMITS } from "../limits.ts";
+import { textOf as utf8Text } from "../message.ts";
 import { CLIENT_INFO } from "../version.ts";
 import { readTools } from "./catalog.ts";
-import { type ErrorIn, isSuccess, POST_HEADERS, readAnswer, readRefusal } from "./exchange.ts";
+import { callMessage, type ErrorIn, isSuccess, POST_HEADERS, readAnswer, readRefusal } from "./exchange.ts";
 import { expired, rude } from "./failure.ts";
 import { Inbox } from "./inbox.ts";
 import { errorParts, internalCall, performInternal } from "./internal-call.ts";
 import { Listening } from "./listening.ts";
-import type { OpenCall } from "./open-call.ts";
+import type { CallRequest, OpenCall } from "./open-call.ts";
 import { type ModernEnvelope, modernParams } from "./params.ts";
 import { capabilityNames, factsOf, textOf } from "./server-facts.ts";
 import type { ServerFacts, Session, SessionParts } from "./session.ts";
@@ -166,14 +166,14 @@ class ModernHttpSession implements Session {
 
   /** Null: the call is over. Else the error that the server refused it with. */
   async #attempt(call: OpenCall): Promise<ErrorIn | null> {
-    const { method, paramsText } = call.request;
+    const { paramsText } = call.request;
     const { text: params, tokenText } = modernParams(paramsText, call.idText, this.#envelope(call));
     call.tokenText = tokenText;
     const { endpoint } = this.#parts;
     const response = await endpoint.send({
       method: "POST",
-      headers: this.#headers(method, paramsText),
-      text: requestText(call.idText, method, params),
+      headers: this.#headers(call.request),
+      message: callMessage(call, params),
       signal: call.wire.signal,
       timeoutMs: call.timeLeftMs + HEAD_GRACE_MS,
     });
@@ -193,7 +193,7 @@ class ModernHttpSession implements Session {
     }
   }
 
-  #headers(method: string, paramsText: string | undefined): HttpHeader[] {
+  #headers({ method, paramsText, argumentsBytes }: CallRequest): HttpHeader[] {
     const headers: HttpHeader[] = [
       ...POST_HEADERS,
       ["mcp-protocol-version", PROTOCOL],
@@ -206,7 +206,9 @@ class ModernHttpSession implements Session {
     if (name === null) return headers;
     headers.push(["mcp-name", headerValue(name)]);
     const declared = method === "tools/call" ? this.#toolHeaders.get(name) : undefined;
-    if (declared !== undefined) headers.push(...headersOfCall(declared, members.get("arguments")));
+    if (declared === undefined) return headers;
+    const argumentsText = argumentsBytes === undefined ? members.get("arguments") : utf8Text(argumentsBytes);
+    headers.push(...headersOfCall(declared, argumentsText));
     return headers;
   }
 

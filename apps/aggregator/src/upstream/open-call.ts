@@ -14,6 +14,8 @@ export interface CallRequest {
   readonly method: string;
   /** A JSON object. */
   readonly paramsText: string | undefined;
+  /** A member of these that is large, and stands behind the others: JSON in UTF-8. */
+  readonly argumentsBytes?: Uint8Array | undefined;
   readonly client: ClientAnswers;
   /** From now to the answer, whatever comes before it. */
   readonly timeoutMs: number;

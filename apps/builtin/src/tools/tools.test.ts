@@ -1,4 +1,5 @@
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from "node:zlib";
+import { readRecords } from "@capsem/mcp-protocol";
 import { expect, test, vi } from "vitest";
 import { TEXT_LIMITS } from "../limits.ts";
 import { page, startRig, startWeb } from "../testing/rig.ts";
@@ -338,6 +339,19 @@ test("what is no tool, no method or no server is an error of its own", async () 
     kind: "not_found",
   });
   expect(await rig.peer.call("server.set", { generation: 1, servers: [] })).toEqual({});
+});
+
+test("large arguments come apart from the rest, and are the same to a tool", async () => {
+  const rig = startRig();
+  const text = "é\n".repeat(20_000);
+  const { stream } = await rig.peer.open("server.request", {
+    ...{ server: "local", method: "tools/call", params: '{"name":"echo"}', timeout_ms: 10_000, client: {} },
+    arguments: Buffer.from(JSON.stringify({ text })),
+  });
+  stream.end();
+  for await (const record of readRecords(stream, ["result"]))
+    expect(JSON.parse(record.text).content[0].text === text).toBe(true);
+  expect.assertions(1);
 });
 
 test("the catalogue has the four tools, each with both schemas and annotations", async () => {

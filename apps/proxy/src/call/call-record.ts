@@ -1,5 +1,5 @@
 import type { FactWho } from "@capsem/api";
-import { Failure, messageOf } from "@capsem/base";
+import { Failure, messageOf, textOf, utf8 } from "@capsem/base";
 import type { Decision, Label } from "@capsem/policy";
 import { METHODS_OF } from "../catalog/views.ts";
 import type { Judgement } from "../judge/judge.ts";
@@ -33,6 +33,8 @@ export class CallRecord {
   readonly #call: CallFact["call"];
   /** As they are written for the server. */
   readonly argumentsText: string;
+  /** The same in UTF-8, where they are large. */
+  readonly argumentsBytes: Uint8Array | undefined;
   #response: Answer | undefined;
   #startedAtMs: number | undefined;
   #isOpen = false;
@@ -50,6 +52,7 @@ export class CallRecord {
     this.#clock = parts.clock;
     this.#judgement = judgement;
     this.argumentsText = argumentsText;
+    if (argumentsText.length >= PROXY_LIMITS.encodedCharsMin) this.argumentsBytes = utf8(argumentsText);
     const { transport, processName, label } = caller.asker;
     this.#call = {
       call_id: callIdOf(judgement.who),
@@ -62,7 +65,7 @@ export class CallRecord {
       process_name: processName,
       arguments_preview: argumentsText.slice(0, PROXY_LIMITS.previewCharsMax),
       response_preview: null,
-      bytes_sent: Buffer.byteLength(argumentsText),
+      bytes_sent: this.argumentsBytes?.length ?? Buffer.byteLength(argumentsText),
       bytes_received: null,
       label_in: labelText(label),
       label_out: null,
@@ -98,9 +101,9 @@ export class CallRecord {
   }
 
   /** The client gets it; `isError`: it says that it failed. What is withheld is in the event that was judged, as evidence, and in no preview. */
-  given({ kind, text }: Answer, isError: boolean): void {
-    this.#isToolError = kind === "result" && isError;
-    this.#call.response_preview = text.slice(0, PROXY_LIMITS.previewCharsMax);
+  given(answer: Answer, isError: boolean): void {
+    this.#isToolError = answer.kind === "result" && isError;
+    this.#call.response_preview = beginningOf(answer).slice(0, PROXY_LIMITS.previewCharsMax);
   }
 
   /** What happened to it is all that its failure says. */
@@ -137,7 +140,11 @@ export class CallRecord {
     const bodies: { request?: Bodies["request"]; response?: Bodies["response"] } = {};
     let left: number = PROXY_LIMITS.bodiesBytesMax;
     if (isRequestCut) {
-      bodies.request = bodyOf({ text: this.argumentsText }, this.#call.bytes_sent ?? 0, left);
+      bodies.request = bodyOf(
+        { text: this.argumentsText, bytes: this.argumentsBytes },
+        this.#call.bytes_sent ?? 0,
+        left,
+      );
       left -= Math.min(left, bodies.request.bytes);
     }
     if (response !== undefined) bodies.response = bodyOf(response, this.#call.bytes_received ?? 0, left);
@@ -149,10 +156,16 @@ export function callIdOf({ event_id }: Pick<FactWho, "event_id">): string {
   return `call_${event_id}`;
 }
 
-function bodyOf({ text, bytes: encoded }: Pick<Answer, "text" | "bytes">, bytes: number, left: number) {
+function bodyOf(answer: Pick<Answer, "text" | "bytes">, bytes: number, left: number) {
   const max = Math.min(left, PROXY_LIMITS.bodyBytesMax);
-  const isWhole = bytes <= max;
-  return { text: isWhole ? (encoded ?? text) : text.slice(0, Math.floor(max / UNIT_BYTES_MAX)), bytes };
+  if (bytes <= max) return { text: answer.bytes ?? answer.text, bytes };
+  return { text: answer.text.slice(0, Math.floor(max / UNIT_BYTES_MAX)), bytes };
+}
+
+/** A preview's worth of it at least; what stands behind that in the text may be cut within a character. */
+function beginningOf(answer: Answer): string {
+  if (answer.bytes === undefined) return answer.text;
+  return textOf(answer.bytes.subarray(0, (PROXY_LIMITS.previewCharsMax + 1) * UNIT_BYTES_MAX));
 }
 
 /** What a body takes at most. */

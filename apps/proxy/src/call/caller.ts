@@ -3,9 +3,10 @@ import type { Era } from "@capsem/mcp-protocol";
 import type { Asker } from "../judge/judge.ts";
 import type { Params } from "./params.ts";
 
-/** The `result` or `error` of an answer, as text. */
+/** The `result` or `error` of an answer. */
 export interface Answer {
   readonly kind: "result" | "error";
+  /** Where there are bytes it is made when it is asked for. */
   readonly text: string;
   /** The text in UTF-8, where it is large and at hand. */
   readonly bytes?: Uint8Array | undefined;

@@ -112,8 +112,11 @@ export class Exchange {
     this.#abort(reason);
   }
 
-  /** Throws what it was aborted with, Failure("mcp_server_timeout"), and what the request throws. */
-  async run(paramsText: string): Promise<Answer> {
+  /**
+   * `argumentsBytes`: that member of the params, which are then without it. Throws what it was aborted with,
+   * Failure("mcp_server_timeout"), and what the request throws.
+   */
+  async run(paramsText: string, argumentsBytes?: Uint8Array): Promise<Answer> {
     const { parts, server, method, deadlineMs } = this.#options;
     this.#aliveAtMs = parts.clock.monotonicMs();
     this.#arm();
@@ -124,6 +127,7 @@ export class Exchange {
       params: paramsText,
       client: this.#abilities(),
       timeout_ms: Math.max(1, Math.ceil(left)),
+      ...(argumentsBytes === undefined ? {} : { arguments: argumentsBytes }),
     };
     try {
       return await requestUpstream(

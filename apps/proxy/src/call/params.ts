@@ -39,9 +39,13 @@ export function invalidParams(what: string): Failure {
 
 /** The same of a call, whose arguments are written already: they may be large. */
 export function callText(params: Params, tool: string, argumentsText: string): string {
+  return `${nameText(params, tool).slice(0, -1)},"arguments":${argumentsText}}`;
+}
+
+/** All but the arguments. */
+export function nameText(params: Params, tool: string): string {
   const { arguments: _, ...rest } = params;
-  const text = forwardText(rest, { name: tool });
-  return `${text.slice(0, -1)},"arguments":${argumentsText}}`;
+  return forwardText(rest, { name: tool });
 }
 
 /** What goes to the server: written anew, so that it reads what was judged. `own` replaces what the client called it. */

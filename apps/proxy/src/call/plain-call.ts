@@ -7,7 +7,7 @@ import { METHODS_OF } from "../catalog/views.ts";
 import { isAnswered } from "../judge/answered.ts";
 import { type Draft, requestDraft, resultDraft } from "../judge/events.ts";
 import { type Judgement, judge } from "../judge/judge.ts";
-import { errorParts, resultParts } from "../judge/result-fields.ts";
+import { errorParts, readablePart, resultParts } from "../judge/result-fields.ts";
 import { PROXY_LIMITS } from "../limits.ts";
 import { type CallParts, placeFor, roomFor, timeLeftMs } from "./call-parts.ts";
 import type { Answer, Caller } from "./caller.ts";
@@ -148,9 +148,10 @@ export class PlainCalls {
     const { policy, recorder, taints } = this.#parts;
     const { snapshot } = policy;
     const isError = answer.kind === "error";
+    const readsStructured = snapshot.reads("mcp.response.structured");
     const result = isError
       ? errorParts(answer.text)
-      : resultParts(answer.text, snapshot.reads("mcp.response.structured"));
+      : resultParts(readsStructured ? answer.text : readablePart(answer), readsStructured);
     const out = this.#labelOut(call, caller.asker.label);
     const fields = { ...labelFields(out), ...result.fields };
     const { type, fields: made } = resultDraft(
@@ -160,7 +161,10 @@ export class PlainCalls {
       snapshot.reads("mcp.request.arguments"),
     );
     const judgement = judge(snapshot, type, recorder.who(caller.asker.person), made);
-    recorder.noted(judgement, Math.min(answer.text.length, PROXY_LIMITS.eventCharsMax));
+    recorder.noted(
+      judgement,
+      Math.min(answer.bytes?.length ?? answer.text.length, PROXY_LIMITS.eventCharsMax),
+    );
     await this.#admit(caller, signal, call, judgement, `give what ${call.server.name} answered`);
     taints.add(caller.taintKey, out);
     if (isError || caller.era === "legacy") return answer;

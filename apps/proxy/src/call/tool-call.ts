@@ -13,7 +13,7 @@ import type { Answer, Caller } from "./caller.ts";
 import { Exchange } from "./exchange.ts";
 import { boundText, isHeldState } from "./held-calls.ts";
 import { throughRounds } from "./input-rounds.ts";
-import { callText, objectParam, type Params, textParam, withLogLevel } from "./params.ts";
+import { callText, nameText, objectParam, type Params, textParam, withLogLevel } from "./params.ts";
 import { blocked, notApproved, unjudgeable } from "./refusal.ts";
 import { Run } from "./run.ts";
 import { Side } from "./side-judge.ts";
@@ -201,14 +201,15 @@ export class ToolCalls {
     });
     record.start();
     const isOlder = caller.era === "legacy" && catalog?.era === "modern";
+    const rounds = () => {
+      const paramsText = callText(params, tool, record.argumentsText);
+      return throughRounds(exchange, withLogLevel(paramsText, caller.logLevel));
+    };
     const work = async () => {
       try {
         const sent = record.intentSent(exchange.signal);
         if (sent !== undefined) await sent;
-        const paramsText = callText(params, tool, record.argumentsText);
-        const answer = await (isOlder
-          ? throughRounds(exchange, withLogLevel(paramsText, caller.logLevel))
-          : exchange.run(paramsText));
+        const answer = await (isOlder ? rounds() : sendCall(exchange, params, tool, record));
         return await giveResult(this.#parts, exchange, call, answer);
       } catch (thrown) {
         record.failed(thrown);
@@ -220,6 +221,12 @@ export class ToolCalls {
     const binding = () => ({ taintKey: caller.taintKey, method: METHOD, paramsText: boundText(params) });
     return new Run({ exchange, work, held, onHeld: release, binding }).leg(caller);
   }
+}
+
+function sendCall(exchange: Exchange, params: Params, tool: string, record: CallRecord): Promise<Answer> {
+  const { argumentsText, argumentsBytes } = record;
+  if (argumentsBytes === undefined) return exchange.run(callText(params, tool, argumentsText));
+  return exchange.run(nameText(params, tool), argumentsBytes);
 }
 
 function describe({ server, tool }: Pick<Found, "server" | "tool">): string {

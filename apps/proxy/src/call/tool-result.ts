@@ -4,7 +4,7 @@ import { METHODS_OF } from "../catalog/views.ts";
 import { isAnswered } from "../judge/answered.ts";
 import { resultDraft } from "../judge/events.ts";
 import { type Judgement, judge } from "../judge/judge.ts";
-import { errorParts, type ResultParts, resultParts } from "../judge/result-fields.ts";
+import { errorParts, type ResultParts, readablePart, resultParts } from "../judge/result-fields.ts";
 import { PROXY_LIMITS } from "../limits.ts";
 import { type CallParts, timeLeftMs } from "./call-parts.ts";
 import type { Answer, Caller } from "./caller.ts";
@@ -21,14 +21,15 @@ export async function giveResult(
 ): Promise<Answer> {
   const { recorder, taints, policy, links } = parts;
   const { snapshot } = policy;
+  const readsStructured = snapshot.reads("mcp.response.structured");
   const result =
     answer.kind === "error"
       ? errorParts(answer.text)
-      : resultParts(answer.text, snapshot.reads("mcp.response.structured"));
+      : resultParts(readsStructured ? answer.text : readablePart(answer), readsStructured);
   const out = labelOut(parts, call, caller.asker.label);
   const judgement = judgeResult(parts, caller, call, result, out);
   call.record.answered(answer, out, result.isWhole && !judgement.isCut);
-  recorder.noted(judgement, Math.min(answer.text.length, PROXY_LIMITS.eventCharsMax));
+  recorder.noted(judgement, Math.min(answer.bytes?.length ?? answer.text.length, PROXY_LIMITS.eventCharsMax));
   await checkResult(parts, timeLeftMs(caller, parts), signal, call, judgement);
   call.record.given(answer, result.isError);
   taints.add(caller.taintKey, out);

@@ -53,14 +53,16 @@ async function readAnswer(
 ): Promise<Answer> {
   const decoder = new RecordDecoder(ACCEPTED);
   for (let chunk = await stream.read(); chunk !== null; chunk = await stream.read()) {
-    for (const { kind, text, bytes } of decoder.push(chunk)) {
+    for (const record of decoder.push(chunk)) {
+      const { kind } = record;
       if (kind === "result" || kind === "error") {
         // Before the end: nothing is written behind it.
         questions.close();
         stream.end();
         void discardRest(stream);
-        return { kind, text, bytes };
+        return record as Answer;
       }
+      const { text } = record;
       // A client that takes nothing keeps nobody waiting beyond the end of its request.
       if (kind === "notification") await untilAborted(ears.notified(text), signal);
       else void questions.answer(stream, text);

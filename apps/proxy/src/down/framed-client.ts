@@ -12,7 +12,7 @@ import {
   readEnvelope,
 } from "@capsem/mcp-protocol";
 import { discardRest, McpFrameFault, McpFrameReader, type McpMessage, type MuxStream } from "@capsem/wire";
-import type { Client, Conversation, Rail } from "../conversation.ts";
+import type { Client, Conversation, LargeMessage, Rail } from "../conversation.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import { FrameWriter } from "./frame-writer.ts";
 import type { DownLimits } from "./limits.ts";
@@ -95,9 +95,9 @@ class FramedClient implements Client {
     await this.#discard();
   }
 
-  async send(message: string, about: string | null, encoded?: readonly Uint8Array[]): Promise<boolean> {
+  async send(message: string | LargeMessage, about: string | null): Promise<boolean> {
     if (this.gone.aborted) return false;
-    if (encoded !== undefined) return about !== null && this.#answer(encoded, about);
+    if (typeof message !== "string") return about !== null && this.#answer(message.parts, about);
     switch (kindOf(message)) {
       case "notification":
         this.#withdraw(message);

@@ -1,5 +1,12 @@
 import { idKeyOf, kindOf, NOTIFICATIONS, notificationText } from "@capsem/mcp-protocol";
-import type { Client, Conversation, Origin, Rail } from "../conversation.ts";
+import {
+  type Client,
+  type Conversation,
+  type LargeMessage,
+  type Origin,
+  type Rail,
+  wholeText,
+} from "../conversation.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { HttpExchange } from "./http-exchange.ts";
 import type { HttpVisit } from "./http-visit.ts";
@@ -108,8 +115,9 @@ export class HttpSession implements Client {
     void this.tell(notificationText(NOTIFICATIONS.cancelled, params), origin);
   }
 
-  async send(message: string, about: string | null): Promise<boolean> {
+  async send(given: string | LargeMessage, about: string | null): Promise<boolean> {
     if (this.gone.aborted) return false;
+    const message = wholeText(given);
     const exchange = about === null ? undefined : this.#exchanges.get(idKeyOf(about));
     if (exchange !== undefined && (await exchange.send(message))) return true;
     const kind = kindOf(message);

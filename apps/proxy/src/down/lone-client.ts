@@ -1,4 +1,4 @@
-import type { Client, Conversation, Rail } from "../conversation.ts";
+import { type Client, type Conversation, type LargeMessage, type Rail, wholeText } from "../conversation.ts";
 import type { HttpExchange } from "./http-exchange.ts";
 
 /** One request over HTTP without a session: of 2026-07-28, or of a program that knows no more than it must. */
@@ -28,10 +28,10 @@ export class LoneClient implements Client {
     this.conversation = rail.open(this);
   }
 
-  async send(message: string, about: string | null): Promise<boolean> {
+  async send(message: string | LargeMessage, about: string | null): Promise<boolean> {
     // What belongs to no request has no way to a client that only waits for its answer.
     if (about === null || this.#exchange === undefined || this.gone.aborted) return false;
-    return await this.#exchange.send(message);
+    return await this.#exchange.send(wholeText(message));
   }
 
   close(): void {

@@ -1,4 +1,5 @@
-import { itemsOf, membersOf } from "@capsem/mcp-protocol";
+import { textOf } from "@capsem/base";
+import { itemsOf, membersOf, shortened } from "@capsem/mcp-protocol";
 import type { Fields } from "./judge.ts";
 import { plainObject } from "./plain-json.ts";
 
@@ -24,6 +25,21 @@ const LINKS_MAX = 256;
 const LINK_CHARS_MAX = 2_048;
 /** A message of a prompt holds content, which holds a resource, which holds text. */
 const DEPTH_MAX = 4;
+
+/** Of a text more than this is in no field. */
+const LITERAL_CHARS_MAX = 2 * CONTENT_CHARS_MAX;
+
+/**
+ * As much of a large result as `resultParts` reads, where no rule reads what is structured: its long texts are cut behind
+ * what a field holds.
+ */
+export function readablePart(result: {
+  readonly text: string;
+  readonly bytes?: Uint8Array | undefined;
+}): string {
+  const short = result.bytes === undefined ? null : shortened(result.bytes, LITERAL_CHARS_MAX);
+  return short === null ? result.text : textOf(short.bytes);
+}
 
 /**
  * Of a result as its server wrote it: texts of `content` (tools), `messages` (prompts), `contents` (resources) or
@@ -111,7 +127,7 @@ class Gathered {
 
   /** A long literal is decoded as far as an event holds it. */
   #decoded(literal: string): string {
-    if (literal.length <= 2 * CONTENT_CHARS_MAX) return JSON.parse(literal) as string;
+    if (literal.length <= LITERAL_CHARS_MAX) return JSON.parse(literal) as string;
     this.isCut = true;
     return JSON.parse(`${cutLiteral(literal)}"`) as string;
   }
@@ -119,7 +135,7 @@ class Gathered {
 
 /** Not within an escape. */
 function cutLiteral(literal: string): string {
-  const cut = literal.slice(0, 2 * CONTENT_CHARS_MAX);
+  const cut = literal.slice(0, LITERAL_CHARS_MAX);
   const last = cut.lastIndexOf("\\");
   if (last < cut.length - 6) return cut;
   let first = last;

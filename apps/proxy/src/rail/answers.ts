@@ -1,6 +1,7 @@
 import { Failure, type FailureFacts, utf8 } from "@capsem/base";
 import { errorText, RPC_CODES } from "@capsem/mcp-protocol";
 import type { Answer } from "../call/caller.ts";
+import type { LargeMessage } from "../conversation.ts";
 
 /** The JSON-RPC code of what our own code throws; all others are `internalError`. */
 const CODES: Readonly<Record<string, number>> = {
@@ -21,15 +22,12 @@ const CODES: Readonly<Record<string, number>> = {
 /** Of facts of a failure, what its client may know. */
 const SHOWN = ["rule_id", "reason", "ask_id", "supported", "requested", "uri"] as const;
 
-/** The whole message. */
-export function answerText(idText: string, { kind, text }: Answer): string {
-  return `{"jsonrpc":"2.0","id":${idText},"${kind}":${text}}`;
-}
-
-/** The same in UTF-8, where that costs no copy of the answer. */
-export function answerParts(idText: string, { kind, bytes }: Answer): Uint8Array[] | undefined {
-  if (bytes === undefined) return undefined;
-  return [utf8(`{"jsonrpc":"2.0","id":${idText},"${kind}":`), bytes, utf8("}")];
+/** The whole message; of an answer that is large in UTF-8, and as a text where it is asked for. */
+export function answerMessage(idText: string, answer: Answer): string | LargeMessage {
+  const { kind, bytes } = answer;
+  const head = `{"jsonrpc":"2.0","id":${idText},"${kind}":`;
+  if (bytes === undefined) return `${head}${answer.text}}`;
+  return { parts: [utf8(head), bytes, utf8("}")], toText: () => `${head}${answer.text}}` };
 }
 
 /** The whole message; what is no Failure is a bug of ours, and its words stay here. */

@@ -1,5 +1,6 @@
 import { defer } from "@capsem/base";
 import { afterEach, expect, test, vi } from "vitest";
+import { wholeText } from "../conversation.ts";
 import { type RailRig, railRig } from "../testing/rail-rig.ts";
 import { type ScriptedServer, type Serve, said, tool } from "../testing/scripted-servers.ts";
 import { type Message, MODERN, type TestClient } from "../testing/test-client.ts";
@@ -29,7 +30,7 @@ async function outcomes(rig: RailRig): Promise<string[]> {
 /** It takes no message of this kind, and is there all the same. */
 function takesNo(client: TestClient, method: string): void {
   const send = client.send.bind(client);
-  client.send = (message, about) => (message.includes(method) ? never() : send(message, about));
+  client.send = (message, about) => (wholeText(message).includes(method) ? never() : send(message, about));
 }
 
 afterEach(() => {

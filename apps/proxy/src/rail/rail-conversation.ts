@@ -15,10 +15,10 @@ import {
 import type { Answer } from "../call/caller.ts";
 import type { Params } from "../call/params.ts";
 import type { ItemKind } from "../catalog/catalog.ts";
-import type { Client, Conversation, Origin } from "../conversation.ts";
+import type { Client, Conversation, LargeMessage, Origin } from "../conversation.ts";
 import { plainObject } from "../judge/plain-json.ts";
 import { PROXY_LIMITS } from "../limits.ts";
-import { answerParts, answerText, failureText } from "./answers.ts";
+import { answerMessage, failureText } from "./answers.ts";
 import { AskedClient } from "./asked-client.ts";
 import type { ChangedRoots } from "./changed-roots.ts";
 import { type ClientState, levelOf, newState, readSaid } from "./client-state.ts";
@@ -126,12 +126,9 @@ export class RailConversation implements Conversation, Subscriber {
     }
     const controller = new AbortController();
     this.#inFlight.set(key, controller);
-    let message: string;
-    let encoded: Uint8Array[] | undefined;
+    let message: string | LargeMessage;
     try {
-      const answer = await this.#answer(envelope, origin, controller);
-      message = answerText(idText, answer);
-      encoded = answerParts(idText, answer);
+      message = answerMessage(idText, await this.#answer(envelope, origin, controller));
     } catch (thrown) {
       if (!(thrown instanceof Failure)) this.#dispatch.bug(envelope.method, thrown);
       message = failureText(idText, thrown);
@@ -139,7 +136,7 @@ export class RailConversation implements Conversation, Subscriber {
       this.#inFlight.delete(key);
     }
     // Whoever has cancelled hears nothing more of it.
-    if (isCancelled(controller.signal) || (await this.#send(message, idText, encoded))) return;
+    if (isCancelled(controller.signal) || (await this.#send(message, idText))) return;
     // It may have been a question of a server, which nobody comes back for.
     controller.abort(clientGone());
   }
@@ -212,9 +209,9 @@ export class RailConversation implements Conversation, Subscriber {
   }
 
   /** Never rejects. False: a client that is gone hears nothing. */
-  async #send(message: string, about: string | null, encoded?: readonly Uint8Array[]): Promise<boolean> {
+  async #send(message: string | LargeMessage, about: string | null): Promise<boolean> {
     try {
-      return await this.client.send(message, about, encoded);
+      return await this.client.send(message, about);
     } catch (thrown) {
       this.#dispatch.bug("send", thrown);
       return false;

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { readablePart, resultParts } from "../judge/result-fields.ts";
 import { railRig } from "../testing/rail-rig.ts";
 import { type ScriptedServer, said, tool } from "../testing/scripted-servers.ts";
 import type { Message } from "../testing/test-client.ts";
@@ -46,6 +47,55 @@ test("what a server answers passes byte for byte, whatever its spelling", async 
   await client.begin("tools/call", { name: "files__read" }, 7);
   expect(client.texts.at(-1)).toBe(`{"jsonrpc":"2.0","id":7,"result":${raw}}`);
 });
+
+test.each([
+  ["short", 10, 0],
+  ["long", 200_000, 1],
+])(
+  "%s arguments and answers are the same to the server, the client and the ledger",
+  async (_, count, large) => {
+    const rig = await railRig({ servers: files() });
+    const client = rig.client();
+    await client.initialize();
+    const path = 'é🙂"\n'.repeat(count);
+    const answer = await client.call("files__read", { path, n: 1 }, { _meta: { keep: 1 } });
+    const args = JSON.stringify({ path, n: 1 });
+    const asked = `{"name":"read","_meta":{"keep":1},"arguments":${args}}`;
+    expect(textOf(answer) === `files tools/call ${asked}`).toBe(true);
+    expect(rig.aggregator.largeCalls).toBe(large);
+    await rig.settled();
+    const [fact] = rig.service.calls;
+    const result = JSON.stringify(said(`files tools/call ${asked}`).result);
+    expect(fact?.call.bytes_sent).toBe(Buffer.byteLength(args));
+    expect(fact?.call.bytes_received).toBe(Buffer.byteLength(result));
+    expect(fact?.call.arguments_preview === args.slice(0, 4_096)).toBe(true);
+    expect(fact?.call.response_preview === result.slice(0, 4_096)).toBe(true);
+    expect(fact?.bodies?.request?.text).toBe(large === 1 ? args : undefined);
+    expect(fact?.bodies?.response?.text).toBe(large === 1 ? result : undefined);
+  },
+);
+
+test.each(["é🙂\\u00e9\\n ".repeat(100_000), `${"x".repeat(131_073)}\\u00e9`, "\\\\".repeat(65_540)])(
+  "of a long text that a server answers rules read as much as of one that is not",
+  async (filler) => {
+    const raw = `{"content":[{"type":"text","text":"${filler}"}],"structuredContent":{"a":1},"_meta":{"b":1}}`;
+    const rig = await railRig({ servers: files({ serve: async () => ({ raw }) }) });
+    const client = rig.client();
+    await client.begin("tools/call", { name: "files__read" }, 7);
+    expect(client.texts.at(-1) === `{"jsonrpc":"2.0","id":7,"result":${raw}}`).toBe(true);
+    await rig.settled();
+    const [decision] = rig.service.decisionsOf("mcp.tool_result");
+    const { fields } = resultParts(raw, false);
+    const seen = decision?.event.fields as Record<string, unknown>;
+    expect(seen["mcp.response.structured"]).toEqual({ a: 1 });
+    expect(seen["mcp.truncated"]).toBe(true);
+    const content = String(fields["mcp.response.content"]);
+    expect(content.startsWith(String(seen["mcp.response.content"]))).toBe(true);
+    const part = readablePart({ text: raw, bytes: Buffer.from(raw) });
+    expect(part.length).toBeLessThan(raw.length + 1);
+    expect(resultParts(part, false)).toEqual(resultParts(raw, false));
+  },
+);
 
 test("an error of a server passes as it is, and its call has failed", async () => {
   const error = { code: -32_050, message: "no", data: { a: 1 } };

@@ -2,7 +2,7 @@
 import { duplexPair } from "node:stream";
 import type { ContractParams, ContractResult, TOOL_SERVER_METHODS } from "@capsem/api";
 import { Failure } from "@capsem/base";
-import { RecordDecoder, writeRecord } from "@capsem/mcp-protocol";
+import { RecordDecoder, withLastMember, writeRecord } from "@capsem/mcp-protocol";
 import { createPeer, type Peer } from "@capsem/rpc";
 import type { DuplexLike, MuxStream } from "@capsem/wire";
 
@@ -54,6 +54,8 @@ const echo: Serve = async ({ server, method, params }) => said(`${server} ${meth
 export class ScriptedServers {
   readonly servers = new Map<string, ScriptedServer>();
   readonly requests: Request[] = [];
+  /** Of these, whose arguments came apart. */
+  largeCalls = 0;
   readonly sets: ContractParams<typeof TOOL_SERVER_METHODS, "server.set">[] = [];
   looks = 0;
   open = 0;
@@ -84,7 +86,16 @@ export class ScriptedServers {
       },
       streaming: {
         "server.request": async (params, { signal }) => {
-          const request = params as Request;
+          const { arguments: large, ...others } = params as Request;
+          // Large arguments come apart, and are none of it for a server.
+          const request =
+            large === undefined
+              ? others
+              : {
+                  ...others,
+                  params: withLastMember(others.params, "arguments", Buffer.from(large).toString()),
+                };
+          if (large !== undefined) this.largeCalls += 1;
           this.requests.push(request);
           return { result: {}, run: (stream) => this.#serve(request, stream, signal) };
         },

@@ -1,5 +1,5 @@
 // A client of the rail: what it is sent is looked at as the JSON that it is.
-import type { Client, Conversation } from "../conversation.ts";
+import { type Client, type Conversation, type LargeMessage, wholeText } from "../conversation.ts";
 
 export interface Message {
   readonly id?: string | number | null;
@@ -68,8 +68,9 @@ export class TestClient implements Client {
     this.#conversation = conversation;
   }
 
-  async send(message: string, about: string | null): Promise<boolean> {
+  async send(given: string | LargeMessage, about: string | null): Promise<boolean> {
     if (this.gone.aborted) return false;
+    const message = wholeText(given);
     const parsed = JSON.parse(message) as Message;
     const isRequest = parsed.method !== undefined && parsed.id !== undefined;
     if (isRequest && this.#answer === undefined) return false;
