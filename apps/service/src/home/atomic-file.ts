@@ -1,4 +1,4 @@
-import { open, rename, rm } from "node:fs/promises";
+import { type FileHandle, open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { Failure } from "@capsem/base";
 import { HOME_LIMITS } from "../limits.ts";
@@ -10,21 +10,40 @@ import { readRegularFile } from "./regular-file.ts";
  */
 export async function writeFileAtomic(path: string, text: string, durable = true): Promise<void> {
   const temporary = `${path}.tmp`;
+  await writeNewFile(temporary, text, durable);
   try {
-    // What an interrupted writer left, or somebody put there: it is never written into.
+    await rename(temporary, path);
+    if (durable) await syncFolder(dirname(path));
+  } catch (thrown) {
     await rm(temporary, { force: true });
-    const file = await open(temporary, "wx", 0o600);
+    throw thrown;
+  }
+}
+
+/** A file of its own, in the place of whatever was there; with `durable` its bytes, not its name, are kept for good. */
+export async function writeNewFile(path: string, text: string, durable: boolean): Promise<void> {
+  try {
+    const file = await openNew(path);
     try {
       await file.writeFile(text);
       if (durable) await file.sync();
     } finally {
       await file.close();
     }
-    await rename(temporary, path);
-    if (durable) await syncFolder(dirname(path));
   } catch (thrown) {
-    await rm(temporary, { force: true });
+    await rm(path, { force: true });
     throw thrown;
+  }
+}
+
+async function openNew(path: string): Promise<FileHandle> {
+  try {
+    return await open(path, "wx", 0o600);
+  } catch (thrown) {
+    if (!(thrown instanceof Error && "code" in thrown && thrown.code === "EEXIST")) throw thrown;
+    // What an interrupted writer left, or somebody put there: it is never written into.
+    await rm(path, { force: true });
+    return open(path, "wx", 0o600);
   }
 }
 

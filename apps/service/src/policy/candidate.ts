@@ -21,7 +21,7 @@ export function withUserRules({ user, corp }: PolicyState, text: string): Candid
 
 /** The policy in force with another `corp.toml`, and the rule files that it names, read where they would be. */
 export async function withCorpText(state: PolicyState, uid: number, text: string): Promise<Candidate> {
-  const read = await readLayer({ source: "corp", path: state.corp.path, uid, text });
+  const read = await readLayer({ source: "corp", path: state.corp.path, uid, read: { kind: "text", text } });
   if (read.kind === "refused") return read;
   const { snapshot } = stateOf(state.user, read.layer);
   return { kind: "ok", snapshot, rules: read.layer.whole.rules.length };

@@ -1,6 +1,7 @@
 import { basename, dirname, resolve } from "node:path";
 import type { PolicyFaultInfo } from "@capsem/api";
 import {
+  type Checked,
   joinLayers,
   POLICY_LIMITS,
   type PolicyLayer,
@@ -9,6 +10,7 @@ import {
   type RuleSource,
 } from "@capsem/policy";
 import { faultInfo, fileFault } from "./faults.ts";
+import { nextTurn } from "./next-turn.ts";
 import { type FileRead, readPolicyFile } from "./policy-file.ts";
 
 /** The files of one author, read and checked. */
@@ -26,6 +28,14 @@ export interface LayerFiles {
   readonly fileOf: ReadonlyMap<string, string>;
   /** Every file that was read, or was looked for, with its text. */
   readonly texts: ReadonlyMap<string, string | null>;
+  /** What each of them says by itself. */
+  readonly parsed: ReadonlyMap<string, ParsedText>;
+}
+
+/** A text, null for that of no file, and what it says. */
+export interface ParsedText {
+  readonly text: string | null;
+  readonly layer: PolicyLayer;
 }
 
 export type LayerRead =
@@ -40,28 +50,30 @@ export interface LayerAsked {
   readonly source: Exclude<RuleSource, "builtin">;
   readonly path: string;
   readonly uid: number;
-  /** Read as the main file's text instead of what is there: a change before it is written. */
-  readonly text?: string;
+  /** What the main file says, where it was read already, or is a change before it is written. */
+  readonly read?: FileRead;
+  /** Of files by their paths: one that still says the same is not parsed again. */
+  readonly known?: ReadonlyMap<string, ParsedText>;
 }
 
 /** Reads a main file and the rule files that it names. One that is not there says nothing. */
 export async function readLayer(asked: LayerAsked): Promise<LayerRead> {
-  const { source, path, uid } = asked;
+  const { path, uid } = asked;
   const name = basename(path);
   const paths = [path];
   const refuse = (faults: readonly PolicyFaultInfo[]): LayerRead => ({ kind: "refused", faults, paths });
-  const read: FileRead =
-    asked.text === undefined ? await readPolicyFile(path, name, uid) : { kind: "text", text: asked.text };
+  const read = asked.read ?? readPolicyFile(path, name, uid);
   if (read.kind === "refused") return refuse([read.fault]);
   const text = read.kind === "text" ? read.text : null;
-  const parsed = parseLayer(source, text ?? "");
+  const parsed = parsedText(asked, path, text);
   if (parsed.kind === "refused") return refuse(parsed.faults.map((fault) => faultInfo(fault, name)));
   const parts: [Part, ...Part[]] = [{ name, path, text, layer: parsed.value }];
   const faults: PolicyFaultInfo[] = [];
   for (const file of ruleFilesOf(parsed.value)) {
     const filePath = resolve(dirname(path), file);
     paths.push(filePath);
-    const part = await readRuleFile(asked, file, filePath);
+    await nextTurn();
+    const part = readRuleFile(asked, file, filePath);
     if ("layer" in part) parts.push(part);
     else faults.push(...part.faults);
   }
@@ -90,19 +102,32 @@ interface Part {
   readonly layer: PolicyLayer;
 }
 
-async function readRuleFile(
-  { source, path: main, uid }: LayerAsked,
+function readRuleFile(
+  asked: LayerAsked,
   name: string,
   path: string,
-): Promise<Part | { readonly faults: readonly PolicyFaultInfo[] }> {
-  const read = await readPolicyFile(path, name, uid);
+): Part | { readonly faults: readonly PolicyFaultInfo[] } {
+  const read = readPolicyFile(path, name, asked.uid);
   if (read.kind === "refused") return { faults: [read.fault] };
   if (read.kind === "missing") {
-    return { faults: [fileFault(name, `Cannot read "${path}": it does not exist, and ${main} names it`)] };
+    return {
+      faults: [fileFault(name, `Cannot read "${path}": it does not exist, and ${asked.path} names it`)],
+    };
   }
-  const parsed = parseLayer(source, read.text, { rulesOnly: true });
+  const parsed = parsedText(asked, path, read.text, true);
   if (parsed.kind === "refused") return { faults: parsed.faults.map((fault) => faultInfo(fault, name)) };
   return { name, path, text: read.text, layer: parsed.value };
+}
+
+function parsedText(
+  { source, known }: LayerAsked,
+  path: string,
+  text: string | null,
+  rulesOnly = false,
+): Checked<PolicyLayer> {
+  const before = known?.get(path);
+  if (before !== undefined && before.text === text) return { kind: "ok", value: before.layer };
+  return parseLayer(source, text ?? "", { rulesOnly });
 }
 
 /** The place of a rule is one object in one file: that tells which. */
@@ -110,9 +135,10 @@ function fileWith(parts: readonly Part[], at: Position | undefined): string | un
   return parts.find(({ layer }) => layer.rules.some((rule) => at !== undefined && rule.at === at))?.name;
 }
 
-function tables(parts: readonly Part[]): Pick<LayerFiles, "fileOf" | "texts"> {
+function tables(parts: readonly Part[]): Pick<LayerFiles, "fileOf" | "texts" | "parsed"> {
   return {
     fileOf: new Map(parts.flatMap(({ name, layer }) => layer.rules.map(({ id }) => [id, name] as const))),
     texts: new Map(parts.map(({ path, text }) => [path, text])),
+    parsed: new Map(parts.map(({ path, text, layer }) => [path, { text, layer }])),
   };
 }

@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import type { PolicyFaultInfo } from "@capsem/api";
 import { compileSnapshot, type LintFinding, type PolicySnapshot, tooManyServers } from "@capsem/policy";
 import type { HomeLayout } from "../home/layout.ts";
 import { faultInfo } from "./faults.ts";
-import { type LayerFiles, type LayerRead, readLayer } from "./layer-files.ts";
+import { type LayerFiles, type LayerRead, type ParsedText, readLayer } from "./layer-files.ts";
 import { lintInTurns } from "./lint-in-turns.ts";
 import { nextTurn } from "./next-turn.ts";
-import { readPolicyFile } from "./policy-file.ts";
+import { type FileRead, readPolicyFile } from "./policy-file.ts";
 
 /** Where the files are. */
 export interface PolicyPaths {
@@ -46,12 +46,31 @@ export function sha256(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Reads and compiles all files. `settingsText` stands for the settings file before it is written. */
-export async function readState(paths: PolicyPaths, uid: number, settingsText?: string): Promise<StateRead> {
-  const text = settingsText === undefined ? {} : { text: settingsText };
+/** Of each author, what is known of files already. */
+export interface KnownTexts {
+  readonly user: ReadonlyMap<string, ParsedText>;
+  readonly corp: ReadonlyMap<string, ParsedText>;
+}
+
+/** What the settings file is to say, with what is known of it and of the other files. */
+export interface WantedSettings extends KnownTexts {
+  readonly text: string;
+}
+
+/** Reads and compiles all files, or what they would say with `wanted` in the place of the settings file. */
+export async function readState(
+  paths: PolicyPaths,
+  uid: number,
+  known?: KnownTexts | WantedSettings,
+): Promise<StateRead> {
+  const { path, read } = readCorp(paths, uid);
   const [user, corp] = await Promise.all([
-    readLayer({ source: "user", path: paths.settings, uid, ...text }),
-    corpPath(paths, uid).then((path) => readLayer({ source: "corp", path, uid })),
+    readLayer({
+      ...{ source: "user", path: paths.settings, uid },
+      ...(known === undefined ? {} : { known: known.user }),
+      ...(known !== undefined && "text" in known ? { read: { kind: "text", text: known.text } } : {}),
+    }),
+    readLayer({ source: "corp", path, uid, read, ...(known === undefined ? {} : { known: known.corp }) }),
   ]);
   await nextTurn();
   if (user.kind === "ok" && corp.kind === "ok") {
@@ -84,14 +103,16 @@ export function stateOf(user: LayerFiles, corp: LayerFiles): PolicyState {
 }
 
 /** The files say, to the letter, what they said. Nothing is compiled for the answer. */
-export async function isCurrent(state: PolicyState, paths: PolicyPaths, uid: number): Promise<boolean> {
-  if ((await corpPath(paths, uid)) !== state.corp.path) return false;
-  const texts = [...state.user.texts, ...state.corp.texts];
-  const same = texts.map(async ([path, text]) => {
-    const read = await readPolicyFile(path, path, uid);
-    return read.kind === "text" ? read.text === text : read.kind === "missing" && text === null;
+export function isCurrent({ user, corp }: PolicyState, paths: PolicyPaths, uid: number): boolean {
+  const { path, read } = readCorp(paths, uid);
+  if (path !== corp.path || !says(read, corp.text)) return false;
+  return [...user.texts, ...corp.texts].every(([path, text]) => {
+    return path === corp.path || says(readPolicyFile(path, path, uid), text);
   });
-  return (await Promise.all(same)).every(Boolean);
+}
+
+function says(read: FileRead, text: string | null): boolean {
+  return read.kind === "text" ? read.text === text : read.kind === "missing" && text === null;
 }
 
 /** Files that decide what this state is: those that are watched. */
@@ -104,7 +125,12 @@ function pathsOf(read: LayerRead): readonly string[] {
 }
 
 /** One that is there and cannot be used hides the next: whoever spoils the first must not get the second. */
-async function corpPath({ corp }: PolicyPaths, uid: number): Promise<string> {
-  for (const path of corp) if ((await readPolicyFile(path, path, uid)).kind !== "missing") return path;
-  return corp[corp.length - 1] ?? corp[0];
+function readCorp({ corp }: PolicyPaths, uid: number): { readonly path: string; readonly read: FileRead } {
+  let [path] = corp;
+  let read: FileRead = { kind: "missing" };
+  for (path of corp) {
+    read = readPolicyFile(path, basename(path), uid);
+    if (read.kind !== "missing") break;
+  }
+  return { path, read };
 }

@@ -269,6 +269,24 @@ test("a disk that takes nothing changes nothing, and the next edit is made", asy
   expect(store.settings()["limits.running_max"]).toBe(5);
 });
 
+test("what files still say is not parsed again for an edit, and what they say now is", async () => {
+  const rig = temp({
+    "corp.toml": "[limits]\nrunning_max = 4\n",
+    "mine.toml": RULE,
+    "settings.toml": '[profiles]\nrule_files = ["mine.toml"]\n',
+  });
+  const store = await rig.open();
+  const mine = join(rig.home, "mine.toml");
+  const { before, after } = await store.edit([put("two", 'vm.name == "b"')]);
+  expect(after.corp.main).toBe(before.corp.main);
+  expect(after.user.parsed.get(mine)?.layer).toBe(before.user.parsed.get(mine)?.layer);
+  expect(after.user.main.rules.map(({ name }) => name)).toEqual(["two"]);
+  rig.write("mine.toml", RULE.replace("action", "priority = 30\naction"));
+  await store.refresh();
+  expect(store.state.user.main).toBe(after.user.main);
+  expect(store.state.user.whole.rules.map(({ priority }) => priority)).toEqual([10, 30]);
+});
+
 test("the last look comes when the new bytes are written and the old ones still stand", async () => {
   const { home, write, read } = temp({ "settings.toml": "old" });
   const path = join(home, "settings.toml");

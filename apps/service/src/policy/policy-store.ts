@@ -173,13 +173,15 @@ export class PolicyStore implements PolicySource {
     const patched = await this.#patch(edits);
     await nextTurn();
     // Read with the files that it names, as the next start would: what that refuses is not written.
-    const next = await readState(paths, uid, patched.text);
+    const known = { user: before.user.parsed, corp: before.corp.parsed };
+    const wanted = new Map(known.user).set(paths.settings, patched);
+    const next = await readState(paths, uid, { text: patched.text, user: wanted, corp: known.corp });
     if (next.kind === "refused") throw faultFailure(doing(edits), next.faults);
     if (!patched.keptComments) {
       log("warning", "comments of the settings file could not be kept", { file: paths.settings });
       await keepCopy(before.user.text ?? "");
     }
-    const isStill = () => isCurrent(before, paths, uid);
+    const isStill = async () => isCurrent(before, paths, uid);
     if (!(await replace(paths.settings, patched.text, isStill))) return null;
     await this.#adopt(next.state);
     return { before, after: next.state };
@@ -203,12 +205,12 @@ export class PolicyStore implements PolicySource {
   async #takeFiles(check: (read: StateRead) => void = () => undefined): Promise<StateRead> {
     const { paths, uid, log } = this.#options;
     const before = this.#state;
-    if (await isCurrent(before, paths, uid)) {
+    if (isCurrent(before, paths, uid)) {
       check({ kind: "ok", state: before });
       this.#refused = null;
       return { kind: "ok", state: before };
     }
-    const read = await readState(paths, uid);
+    const read = await readState(paths, uid, { user: before.user.parsed, corp: before.corp.parsed });
     check(read);
     if (read.kind === "refused") {
       this.#files = [...new Set([...this.#files, ...read.paths])];

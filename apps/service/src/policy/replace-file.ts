@@ -1,6 +1,6 @@
 import { rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
-import { syncFolder, writeFileAtomic } from "../home/atomic-file.ts";
+import { syncFolder, writeNewFile } from "../home/atomic-file.ts";
 
 /**
  * Replaces a file whole and for good, unless `isCurrent` says that somebody changed it while we thought: then nothing
@@ -12,12 +12,14 @@ export async function replaceFile(
   isCurrent: () => Promise<boolean>,
 ): Promise<boolean> {
   const next = `${path}.next`;
+  await writeNewFile(next, text, true);
+  let isReplaced = false;
   try {
-    await writeFileAtomic(next, text);
     if (!(await isCurrent())) return false;
     await rename(next, path);
+    isReplaced = true;
   } finally {
-    await rm(next, { force: true });
+    if (!isReplaced) await rm(next, { force: true });
   }
   await syncFolder(dirname(path));
   return true;

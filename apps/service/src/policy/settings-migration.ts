@@ -33,9 +33,9 @@ export async function migrateSettings(layout: HomeLayout, uid: number, log: Serv
   if (found === null) return;
   const copy = join(layout.backups, OLD_NAME);
   const text = `${JSON.stringify(found, null, 2)}\n`;
-  if ((await readPolicyFile(layout.settings, "settings.toml", uid)).kind !== "missing") {
+  if (readPolicyFile(layout.settings, "settings.toml", uid).kind !== "missing") {
     // The copy says that an earlier start came this far and no further.
-    const copied = await readPolicyFile(copy, OLD_NAME, uid);
+    const copied = readPolicyFile(copy, OLD_NAME, uid);
     if (copied.kind !== "text" || copied.text !== text) throw bothThere(layout);
   } else {
     const settings = tomlOf(found);
