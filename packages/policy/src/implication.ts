@@ -1,5 +1,5 @@
 import { canonicalText, childrenOf, type Expression } from "./cel/expression.ts";
-import { type Guard, guardOf, type Key } from "./cel/guard.ts";
+import { guardOf, type Key } from "./cel/guard.ts";
 
 /** Two of them are one pair: so many different parts no set of rules has. */
 const PARTS_MAX = 2 ** 26;
@@ -15,7 +15,6 @@ export class Implications {
   steps = 0;
   readonly #numbers = new Map<Expression, number>();
   readonly #numberOf = new Map<string, number>();
-  readonly #guards = new Map<Expression, Guard>();
   readonly #keys = new Map<Expression, Key | null>();
   readonly #known = new Map<number, boolean>();
 
@@ -38,7 +37,7 @@ export class Implications {
     if (wide.kind === "and") return this.holds(narrow, wide.left) && this.holds(narrow, wide.right);
     if (wide.kind === "or" && (this.holds(narrow, wide.left) || this.holds(narrow, wide.right))) return true;
     if (narrow.kind === "and") return this.holds(narrow.left, wide) || this.holds(narrow.right, wide);
-    if (wide.kind === "has") return this.guard(narrow).needs.has(wide.path);
+    if (wide.kind === "has") return guardOf(narrow).needs.has(wide.path);
     return this.#isWithin(this.wholeKey(narrow), this.wholeKey(wide));
   }
 
@@ -56,12 +55,6 @@ export class Implications {
     return number;
   }
 
-  guard(expression: Expression): Guard {
-    const guard = this.#guards.get(expression) ?? guardOf(expression);
-    this.#guards.set(expression, guard);
-    return guard;
-  }
-
   /** The key of a condition that says nothing but its key. */
   wholeKey(expression: Expression): Key | null {
     const known = this.#keys.get(expression);
@@ -73,7 +66,7 @@ export class Implications {
 
   #newKey(expression: Expression): Key | null {
     if (expression.kind !== "binary" && expression.kind !== "call") return null;
-    const { key, types } = this.guard(expression);
+    const { key, types } = guardOf(expression);
     if (key !== undefined) return key;
     return types === undefined ? null : { path: "event.type", equal: types, within: new Set() };
   }

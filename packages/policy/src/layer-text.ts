@@ -33,24 +33,26 @@ export function patchLayerText(
   layers: Omit<EditedLayers, "user">,
   edits: readonly PolicyEdit[],
 ): Checked<PatchedText> {
-  return allOf(patchSlices(text, layers, edits));
-}
-
-/** As `patchLayerText`, a step at a time: who has other things to do looks after them in between. */
-export function* patchSlices(
-  text: string,
-  layers: Omit<EditedLayers, "user">,
-  edits: readonly PolicyEdit[],
-): Generator<void, Checked<PatchedText>> {
   const before = parseLayer("user", text);
   if (before.kind === "refused") return before;
-  yield;
+  return allOf(patchSlices(text, { ...layers, user: before.value }, edits));
+}
+
+/**
+ * As `patchLayerText`, a step at a time: who has other things to do looks after them in between. `layers.user` is what
+ * `text` says.
+ */
+export function* patchSlices(
+  text: string,
+  layers: EditedLayers,
+  edits: readonly PolicyEdit[],
+): Generator<void, Checked<PatchedText>> {
   const outline = outlineToml(text);
   if (outline.kind === "refused") return outline;
   yield;
-  const after = applyEdits({ ...layers, user: before.value }, edits);
+  const after = applyEdits(layers, edits);
   if (after.kind === "refused") return after;
-  const candidate = patched(text, outline.value, before.value, after.value);
+  const candidate = patched(text, outline.value, layers.user, after.value);
   yield;
   return yield* provenSlices(candidate, after.value);
 }
@@ -82,17 +84,25 @@ function allOf<T>(slices: Generator<void, T>): T {
 
 /** The order of rules and servers in a file means nothing, and neither does where they stand. */
 function isSame(a: PolicyLayer, b: PolicyLayer): boolean {
-  return canonical(a) === canonical(b);
+  const others = new Map(b.rules.map((rule) => [rule.id, rule]));
+  if (a.rules.length !== b.rules.length || others.size !== b.rules.length) return false;
+  return a.rules.every((rule) => isSameRule(rule, others.get(rule.id))) && canonical(a) === canonical(b);
 }
 
+function isSameRule(a: Rule, b: Rule | undefined): boolean {
+  if (b === undefined) return false;
+  const keys = ["id", "action", "detection", "priority", "reason", "isEnabled"] as const;
+  return a.condition.source === b.condition.source && keys.every((key) => a[key] === b[key]);
+}
+
+/** All but the rules. */
 function canonical(layer: PolicyLayer): string {
-  const rules = [...layer.rules].sort((a, b) => (a.id < b.id ? -1 : 1));
   const servers = new Map(
     [...layer.servers].sort(byKey).map(([name, server]) => {
       return [name, { ...server, headers: new Map([...server.headers].sort(byKey)) }];
     }),
   );
-  return renderLayer({ ...layer, rules, servers });
+  return renderLayer({ ...layer, rules: [], servers });
 }
 
 function patched(text: string, nodes: readonly TomlNode[], before: PolicyLayer, after: PolicyLayer): string {
@@ -109,7 +119,7 @@ function patched(text: string, nodes: readonly TomlNode[], before: PolicyLayer, 
   for (const rule of before.rules) {
     const now = rules.get(rule.id);
     if (now === undefined) patch.remove(pathOf(rule));
-    else patchRule(patch, rule, now);
+    else if (now !== rule) patchRule(patch, rule, now);
     rules.delete(rule.id);
   }
   for (const rule of rules.values()) patch.addTable(pathOf(rule), ruleFields(rule));
@@ -123,7 +133,7 @@ function patchServers(patch: TomlPatch, before: Servers, after: Servers): void {
   for (const [name, old] of before) {
     const now = after.get(name);
     if (now === undefined) patch.remove([...SERVER_TABLE, name]);
-    else patchServer(patch, old, now);
+    else if (now !== old) patchServer(patch, old, now);
   }
   for (const [name, server] of after) {
     if (!before.has(name)) patch.addTable([...SERVER_TABLE, name], serverTable(server));

@@ -1,4 +1,4 @@
-import { childrenOf, type Expression } from "./cel/expression.ts";
+import { childrenOf, type Expression, onceEach } from "./cel/expression.ts";
 import { guardOf } from "./cel/guard.ts";
 import {
   type EventType,
@@ -18,9 +18,11 @@ const either = (a: Types, b: Types): Types => new Set([...a, ...b]);
 const both = (a: Types, b: Types): Types => new Set([...a].filter((type) => b.has(type)));
 
 /** The types of this version's events that a rule may match. It never leaves one out that it does. */
-export function typesSeen(rule: Rule): Types {
-  return seen(true, rule.condition.expression);
+export function typesSeen({ condition }: Rule): Types {
+  return seenBy(condition.expression);
 }
+
+const seenBy = onceEach((expression) => seen(true, expression));
 
 function seen(result: boolean, expression: Expression): Types {
   switch (expression.kind) {

@@ -1,4 +1,5 @@
 import type { Facts } from "./cel/evaluate.ts";
+import type { Guard } from "./cel/guard.ts";
 import { EVENT_TYPE_NAMES, type EventType, typesThatCarry } from "./event/event-table.ts";
 import { POLICY_LIMITS } from "./limits.ts";
 import type { Rule } from "./rule.ts";
@@ -43,11 +44,9 @@ export interface RuleIndex {
 /** `rules` in the order of judgement. */
 export function createRuleIndex(rules: readonly Rule[]): RuleIndex {
   const byType = new Map<EventType, TypeIndex>();
-  const types = rules.map((rule) => new Set(typesOf(rule)));
-  for (const type of EVENT_TYPE_NAMES) {
-    const ranks = [...rules.keys()].filter((rank) => types[rank]?.has(type) === true);
-    byType.set(type, typeIndex(rules, ranks));
-  }
+  const ranks = new Map<EventType, Ranks>();
+  for (const [rank, rule] of rules.entries()) for (const type of typesOf(rule)) push(ranks, type, rank);
+  for (const type of EVENT_TYPE_NAMES) byType.set(type, typeIndex(rules, ranks.get(type) ?? []));
   return Object.freeze({
     hints(type: EventType, priority: number) {
       const before = byType.get(type)?.hints.filter((each) => each.priority < priority) ?? [];
@@ -61,10 +60,29 @@ export function createRuleIndex(rules: readonly Rule[]): RuleIndex {
 }
 
 /** The event types that a rule can match at all. */
-export function typesOf(rule: Rule): EventType[] {
-  const { needs, key, types } = rule.guard;
+export function typesOf({ guard }: Rule): readonly EventType[] {
+  return placeOf(guard).types;
+}
+
+/** Where a rule stands in the index. Rules of one condition have one guard, whenever they were read. */
+interface Place {
+  readonly types: readonly EventType[];
+  /** The rarest of the names that must be there. */
+  readonly name: string | undefined;
+}
+
+const PLACES = new WeakMap<Guard, Place>();
+
+function placeOf(guard: Guard): Place {
+  const known = PLACES.get(guard);
+  if (known !== undefined) return known;
+  const { needs, key, types } = guard;
   const carry = typesThatCarry(key === undefined ? needs : [...needs, key.path]);
-  return types === undefined ? carry : carry.filter((type) => types.has(type));
+  // The deepest name is the rarest.
+  const [name] = [...needs].sort((a, b) => b.split(".").length - a.split(".").length);
+  const place = { types: types === undefined ? carry : carry.filter((type) => types.has(type)), name };
+  PLACES.set(guard, place);
+  return place;
 }
 
 function typeIndex(rules: readonly Rule[], ranks: Ranks): TypeIndex {
@@ -72,17 +90,17 @@ function typeIndex(rules: readonly Rule[], ranks: Ranks): TypeIndex {
   const present = new Map<string, Ranks>();
   const always: Ranks = [];
   for (const rank of ranks) {
-    const { key, needs } = (rules[rank] as Rule).guard;
+    const { guard } = rules[rank] as Rule;
+    const { key } = guard;
     if (key !== undefined) {
       const bucket = fields.get(key.path) ?? { path: key.path, equal: new Map(), within: new Map() };
       fields.set(key.path, bucket);
       for (const value of key.equal) push(bucket.equal, value, rank);
       for (const value of key.within) push(bucket.within, value, rank);
     } else {
-      // The deepest name is the rarest.
-      const rarest = [...needs].sort((a, b) => b.split(".").length - a.split(".").length)[0];
-      if (rarest === undefined || rarest === "event.type") always.push(rank);
-      else push(present, rarest, rank);
+      const { name } = placeOf(guard);
+      if (name === undefined || name === "event.type") always.push(rank);
+      else push(present, name, rank);
     }
   }
   return {

@@ -254,7 +254,9 @@ function digestOf(read: StateRead): string {
 /** Throws when an edit cannot be made. */
 async function patchedText({ user, corp }: PolicyState, edits: readonly PolicyEdit[]): Promise<PatchedText> {
   const elsewhere = new Set([...user.fileOf].flatMap(([id, file]) => (file === user.name ? [] : [id])));
-  const patched = await inTurns(patchSlices(user.text ?? "", { corp: corp.whole, elsewhere }, edits));
+  const patched = await inTurns(
+    patchSlices(user.text ?? "", { user: user.main, corp: corp.whole, elsewhere }, edits),
+  );
   if (patched.kind === "ok") return patched.value;
   throw faultFailure(
     doing(edits),

@@ -102,12 +102,26 @@ export function partsOf(expression: Expression): number {
   return childrenOf(expression).reduce((sum, child) => sum + partsOf(child), 1);
 }
 
+/** What follows from an expression alone, found once: conditions stay from one reading of the rules to the next. */
+export function onceEach<T>(of: (expression: Expression) => T): (expression: Expression) => T {
+  const known = new WeakMap<Expression, { readonly found: T }>();
+  return (expression) => {
+    const before = known.get(expression);
+    if (before !== undefined) return before.found;
+    const found = of(expression);
+    known.set(expression, { found });
+    return found;
+  };
+}
+
 /** The same meaning gives the same text, whatever its spaces, quotes and positions were. */
-export function canonicalText(expression: Expression): string {
+export const canonicalText = onceEach(textOf);
+
+function textOf(expression: Expression): string {
   const own = Object.entries(expression).map(([key, value]) => {
     if (key === "at" || key === "prepared") return "";
-    if (isExpression(value)) return `${key}:${canonicalText(value)}`;
-    if (Array.isArray(value) && value.every(isExpression)) return `${key}:[${value.map(canonicalText)}]`;
+    if (isExpression(value)) return `${key}:${textOf(value)}`;
+    if (Array.isArray(value) && value.every(isExpression)) return `${key}:[${value.map(textOf)}]`;
     return `${key}:${typeof value === "bigint" ? `${value}n` : JSON.stringify(value)}`;
   });
   return `(${own.join(" ")})`;

@@ -1,4 +1,4 @@
-import type { Expression } from "./expression.ts";
+import { type Expression, onceEach } from "./expression.ts";
 
 type Paths = ReadonlySet<string>;
 
@@ -22,13 +22,13 @@ export interface Key {
   readonly within: Paths;
 }
 
-export function guardOf(expression: Expression): Guard {
-  return {
+export const guardOf = onceEach(
+  (expression): Guard => ({
     needs: neededFor(true, expression),
     key: keyOf(expression, (path) => path !== TYPE),
     types: keyOf(expression, (path) => path === TYPE)?.equal,
-  };
-}
+  }),
+);
 
 const TYPE = "event.type";
 const NONE: Paths = new Set<string>();

@@ -1,4 +1,4 @@
-import { childrenOf, type Expression } from "./expression.ts";
+import { childrenOf, type Expression, onceEach } from "./expression.ts";
 
 /** What a condition reads of an event. */
 export interface Reads {
@@ -8,7 +8,7 @@ export interface Reads {
   readonly presence: ReadonlySet<string>;
 }
 
-export function readsOf(expression: Expression): Reads {
+export const readsOf = onceEach((expression): Reads => {
   const values = new Set<string>();
   const presence = new Set<string>();
   const walk = (part: Expression): void => {
@@ -18,4 +18,4 @@ export function readsOf(expression: Expression): Reads {
   };
   walk(expression);
   return { values, presence };
-}
+});
