@@ -1,5 +1,6 @@
 import { canonicalText, childrenOf, type Expression } from "./cel/expression.ts";
 import { guardOf, type Key } from "./cel/guard.ts";
+import { onceEach } from "./once-each.ts";
 
 /** Two of them are one pair: so many different parts no set of rules has. */
 const PARTS_MAX = 2 ** 26;
@@ -15,7 +16,6 @@ export class Implications {
   steps = 0;
   readonly #numbers = new Map<Expression, number>();
   readonly #numberOf = new Map<string, number>();
-  readonly #keys = new Map<Expression, Key | null>();
   readonly #known = new Map<number, boolean>();
 
   /** True only when every event that makes `narrow` true makes `wide` true. */
@@ -38,7 +38,7 @@ export class Implications {
     if (wide.kind === "or" && (this.holds(narrow, wide.left) || this.holds(narrow, wide.right))) return true;
     if (narrow.kind === "and") return this.holds(narrow.left, wide) || this.holds(narrow.right, wide);
     if (wide.kind === "has") return guardOf(narrow).needs.has(wide.path);
-    return this.#isWithin(this.wholeKey(narrow), this.wholeKey(wide));
+    return this.#isWithin(wholeKeyOf(narrow), wholeKeyOf(wide));
   }
 
   /** The same for expressions that mean the same, whatever their spaces, quotes and places are. */
@@ -55,22 +55,6 @@ export class Implications {
     return number;
   }
 
-  /** The key of a condition that says nothing but its key. */
-  wholeKey(expression: Expression): Key | null {
-    const known = this.#keys.get(expression);
-    if (known !== undefined) return known;
-    const key = this.#newKey(expression);
-    this.#keys.set(expression, key);
-    return key;
-  }
-
-  #newKey(expression: Expression): Key | null {
-    if (expression.kind !== "binary" && expression.kind !== "call") return null;
-    const { key, types } = guardOf(expression);
-    if (key !== undefined) return key;
-    return types === undefined ? null : { path: "event.type", equal: types, within: new Set() };
-  }
-
   #isWithin(narrow: Key | null, wide: Key | null): boolean {
     if (narrow === null || wide === null || narrow.path !== wide.path) return false;
     this.steps += narrow.equal.size + narrow.within.size;
@@ -79,6 +63,14 @@ export class Implications {
     return allEqual && [...narrow.within].every(covers);
   }
 }
+
+/** The key of a condition that says nothing but its key. */
+export const wholeKeyOf = onceEach((expression: Expression): Key | null => {
+  if (expression.kind !== "binary" && expression.kind !== "call") return null;
+  const { key, types } = guardOf(expression);
+  if (key !== undefined) return key;
+  return types === undefined ? null : { path: "event.type", equal: types, within: new Set() };
+});
 
 /** The host itself and each domain that it lies below. */
 export function domainsOver(host: string): readonly string[] {

@@ -1,6 +1,6 @@
 import { applyEdits, type EditedLayers, type PolicyEdit } from "./edit.ts";
 import type { Checked } from "./fault.ts";
-import { type PolicyLayer, parseLayer } from "./layer.ts";
+import { layerOf, type PolicyLayer, parseLayer } from "./layer.ts";
 import {
   renderLayer,
   ruleFields,
@@ -11,7 +11,7 @@ import {
 } from "./render.ts";
 import { RULE_SOURCES, type Rule } from "./rule.ts";
 import { SERVER_TABLE, type ServerDeclaration } from "./server-declaration.ts";
-import { outlineToml, type TomlNode } from "./toml.ts";
+import { outlineToml, readTomlWithOutline, type TomlNode } from "./toml.ts";
 import { TomlPatch } from "./toml-patch.ts";
 
 export interface PatchedText {
@@ -47,7 +47,7 @@ export function* patchSlices(
   layers: EditedLayers,
   edits: readonly PolicyEdit[],
 ): Generator<void, Checked<PatchedText>> {
-  const outline = outlineToml(text);
+  const outline = outlineOf(text, layers.user);
   if (outline.kind === "refused") return outline;
   yield;
   const after = applyEdits(layers, edits);
@@ -63,9 +63,12 @@ export function provenText(candidate: string, wanted: PolicyLayer): Checked<Patc
 }
 
 function* provenSlices(candidate: string, wanted: PolicyLayer): Generator<void, Checked<PatchedText>> {
-  const read = parseLayer("user", candidate);
+  const toml = readTomlWithOutline(candidate);
   yield;
-  if (read.kind === "ok" && isSame(read.value, wanted)) {
+  const read = toml.kind === "ok" ? layerOf("user", toml.value.entries) : toml;
+  yield;
+  if (toml.kind === "ok" && read.kind === "ok" && isSame(read.value, wanted)) {
+    OUTLINES.set(read.value, { of: candidate, outline: toml.value.outline });
     return { kind: "ok", value: { text: candidate, layer: read.value, keptComments: true } };
   }
   const text = renderLayer(wanted);
@@ -73,6 +76,14 @@ function* provenSlices(candidate: string, wanted: PolicyLayer): Generator<void, 
   const rendered = parseLayer("user", text);
   if (rendered.kind === "refused") return rendered;
   return { kind: "ok", value: { text, layer: rendered.value, keptComments: false } };
+}
+
+/** Of layers that an edit made, which the next edit begins with. */
+const OUTLINES = new WeakMap<PolicyLayer, { readonly of: string; readonly outline: readonly TomlNode[] }>();
+
+function outlineOf(text: string, layer: PolicyLayer): Checked<readonly TomlNode[]> {
+  const known = OUTLINES.get(layer);
+  return known?.of === text ? { kind: "ok", value: known.outline } : outlineToml(text);
 }
 
 function allOf<T>(slices: Generator<void, T>): T {

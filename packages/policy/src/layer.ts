@@ -48,7 +48,16 @@ export function parseLayer(
 ): Checked<PolicyLayer> {
   const read = readToml(text);
   if (read.kind === "refused") return read;
-  return new LayerReader(source, options.rulesOnly === true).read(read.value);
+  return layerOf(source, read.value, options);
+}
+
+/** What the entries of a whole file say, as `parseLayer`. */
+export function layerOf(
+  source: RuleSource,
+  entries: readonly TomlEntry[],
+  options: { readonly rulesOnly?: boolean } = {},
+): Checked<PolicyLayer> {
+  return new LayerReader(source, options.rulesOnly === true).read(entries);
 }
 
 /** Several files of one author as one layer. A rule that two of them name is a fault. */

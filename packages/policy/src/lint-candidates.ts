@@ -1,5 +1,7 @@
-import { childrenOf, type Expression } from "./cel/expression.ts";
-import { domainsOver, type Implications } from "./implication.ts";
+import { canonicalText, childrenOf, type Expression } from "./cel/expression.ts";
+import { readsOf } from "./cel/reads.ts";
+import { domainsOver, wholeKeyOf } from "./implication.ts";
+import { onceEach } from "./once-each.ts";
 import type { Rule } from "./rule.ts";
 
 /**
@@ -8,7 +10,6 @@ import type { Rule } from "./rule.ts";
  * for a field that it reads. Each such way is a mark, and both have it. Leaves none out.
  */
 export class Candidates {
-  readonly #implications: Implications;
   readonly #byMark = new Map<string, number[]>();
   readonly #always: number[] = [];
 
@@ -16,8 +17,7 @@ export class Candidates {
   readonly #counts = new Map<string, number>();
 
   /** Places in `rules` are what is found. */
-  constructor(rules: readonly Rule[], implications: Implications) {
-    this.#implications = implications;
+  constructor(rules: readonly Rule[]) {
     for (const { condition } of rules) this.#count(condition.expression);
     for (const [place, { condition }] of rules.entries()) {
       const marks = this.#wideMarks(condition.expression);
@@ -31,12 +31,11 @@ export class Candidates {
   }
 
   /** Ascending, each once. */
-  of({ condition, reads }: Rule): readonly number[] {
-    const marks = new Set<string>();
-    this.#narrowMarks(condition.expression, marks);
-    for (const path of [...reads.values, ...reads.presence]) marks.add(`has ${path}`);
+  of({ condition }: Pick<Rule, "condition">): readonly number[] {
     const found = new Set(this.#always);
-    for (const mark of marks) for (const place of this.#byMark.get(mark) ?? []) found.add(place);
+    for (const mark of narrowMarksOf(condition.expression)) {
+      for (const place of this.#byMark.get(mark) ?? []) found.add(place);
+    }
     return [...found].sort((a, b) => a - b);
   }
 
@@ -45,13 +44,13 @@ export class Candidates {
       for (const part of childrenOf(expression)) this.#count(part);
       return;
     }
-    for (const mark of this.#marksOf(expression)) this.#counts.set(mark, (this.#counts.get(mark) ?? 0) + 1);
+    for (const mark of marksOf(expression)) this.#counts.set(mark, (this.#counts.get(mark) ?? 0) + 1);
   }
 
   /** One of them is there where the condition follows from another. Null where it may follow without any. */
   #wideMarks(expression: Expression): ReadonlySet<string> | null {
     if (expression.kind === "literal" && expression.value === true) return null;
-    if (expression.kind !== "and" && expression.kind !== "or") return this.#marksOf(expression);
+    if (expression.kind !== "and" && expression.kind !== "or") return marksOf(expression);
     const [left, right] = [this.#wideMarks(expression.left), this.#wideMarks(expression.right)];
     if (expression.kind === "or") {
       return left === null || right === null ? null : new Set([...left, ...right]);
@@ -64,27 +63,36 @@ export class Candidates {
   #weightOf(marks: ReadonlySet<string>): number {
     return [...marks].reduce((sum, mark) => sum + (this.#counts.get(mark) ?? 0), 0);
   }
+}
 
-  #marksOf(expression: Expression): ReadonlySet<string> {
-    const marks = new Set([`is ${this.#implications.number(expression)}`]);
-    if (expression.kind === "has") marks.add(`has ${expression.path}`);
-    const key = this.#implications.wholeKey(expression);
-    for (const value of key?.equal ?? []) marks.add(`equal ${key?.path} ${value}`);
-    for (const domain of key?.within ?? []) marks.add(`within ${key?.path} ${domain}`);
-    return marks;
+/** Of a condition without parts. */
+const marksOf = onceEach((expression: Expression): ReadonlySet<string> => {
+  const marks = new Set([`is ${canonicalText(expression)}`]);
+  if (expression.kind === "has") marks.add(`has ${expression.path}`);
+  const key = wholeKeyOf(expression);
+  for (const value of key?.equal ?? []) marks.add(`equal ${key?.path} ${value}`);
+  for (const domain of key?.within ?? []) marks.add(`within ${key?.path} ${domain}`);
+  return marks;
+});
+
+const narrowMarksOf = onceEach((expression: Expression): ReadonlySet<string> => {
+  const marks = new Set<string>();
+  addNarrowMarks(expression, marks);
+  const { values, presence } = readsOf(expression);
+  for (const path of [...values, ...presence]) marks.add(`has ${path}`);
+  return marks;
+});
+
+function addNarrowMarks(expression: Expression, marks: Set<string>): void {
+  if (expression.kind === "and" || expression.kind === "or") {
+    addNarrowMarks(expression.left, marks);
+    addNarrowMarks(expression.right, marks);
+    return;
   }
-
-  #narrowMarks(expression: Expression, marks: Set<string>): void {
-    if (expression.kind === "and" || expression.kind === "or") {
-      this.#narrowMarks(expression.left, marks);
-      this.#narrowMarks(expression.right, marks);
-      return;
-    }
-    marks.add(`is ${this.#implications.number(expression)}`);
-    const key = this.#implications.wholeKey(expression);
-    for (const value of key?.equal ?? []) marks.add(`equal ${key?.path} ${value}`);
-    for (const host of [...(key?.equal ?? []), ...(key?.within ?? [])]) {
-      for (const domain of domainsOver(host)) marks.add(`within ${key?.path} ${domain}`);
-    }
+  marks.add(`is ${canonicalText(expression)}`);
+  const key = wholeKeyOf(expression);
+  for (const value of key?.equal ?? []) marks.add(`equal ${key?.path} ${value}`);
+  for (const host of [...(key?.equal ?? []), ...(key?.within ?? [])]) {
+    for (const domain of domainsOver(host)) marks.add(`within ${key?.path} ${domain}`);
   }
 }

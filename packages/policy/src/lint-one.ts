@@ -14,7 +14,7 @@ export function findingsOf(rule: Rule): readonly LintFinding[] {
   else if (arrival !== undefined) {
     found.push(["inert", `changes nothing in this version: ${rule.action} comes ${arrival}`]);
   }
-  const suspect = suspectText(rule);
+  const suspect = suspectText(rule.condition);
   if (suspect !== undefined) found.push(["suspect", suspect]);
   if (isFirst(rule) && [...types].some(canBeAllowed)) found.push(["no_always", NO_ALWAYS]);
   return found.map(([kind, text]) => finding(kind, rule, text));

@@ -1,5 +1,6 @@
+import type { Condition } from "./cel/condition.ts";
 import { childrenOf, type Expression } from "./cel/expression.ts";
-import type { Rule } from "./rule.ts";
+import { onceEach } from "./once-each.ts";
 
 /**
  * Characters that hardly anybody compares with, and that a backslash before a letter makes: as in `"\bwget\b"`, where
@@ -16,7 +17,7 @@ const LETTERS: ReadonlyMap<string, readonly [letter: string, name: string]> = ne
 const SHOWN_CHARS_MAX = 60;
 
 /** What the first text in which such a character stands holds, and what to write. */
-export function suspectText({ condition }: Rule): string | undefined {
+export const suspectText = onceEach((condition: Condition): string | undefined => {
   for (const text of textsIn(condition.expression)) {
     for (const [character, [letter, name]] of LETTERS) {
       if (!text.includes(character) || isMeant(condition.source, character)) continue;
@@ -25,7 +26,7 @@ export function suspectText({ condition }: Rule): string | undefined {
     }
   }
   return undefined;
-}
+});
 
 function textsIn(expression: Expression): string[] {
   if (expression.kind !== "literal") return childrenOf(expression).flatMap(textsIn);

@@ -1,4 +1,4 @@
-import { childrenOf, type Expression, onceEach } from "./cel/expression.ts";
+import { childrenOf, type Expression } from "./cel/expression.ts";
 import { guardOf } from "./cel/guard.ts";
 import {
   type EventType,
@@ -8,6 +8,7 @@ import {
   typeArrival,
   typesThatMake,
 } from "./event/event-table.ts";
+import { onceEach } from "./once-each.ts";
 import type { Rule } from "./rule.ts";
 
 type Types = ReadonlySet<EventType>;
@@ -22,7 +23,7 @@ export function typesSeen({ condition }: Rule): Types {
   return seenBy(condition.expression);
 }
 
-const seenBy = onceEach((expression) => seen(true, expression));
+const seenBy = onceEach((expression: Expression) => seen(true, expression));
 
 function seen(result: boolean, expression: Expression): Types {
   switch (expression.kind) {

@@ -5,6 +5,7 @@ import { POLICY_LIMITS } from "./limits.ts";
 import { Candidates } from "./lint-candidates.ts";
 import type { LintFinding } from "./lint-finding.ts";
 import { finding, findingsOf } from "./lint-one.ts";
+import { onceEach } from "./once-each.ts";
 import { inOrder, isDeciding, type Rule, type RuleAction, stricter } from "./rule.ts";
 import { typesOf } from "./rule-index.ts";
 
@@ -50,7 +51,7 @@ export function* lintSlices(rules: readonly Rule[]): Generator<void, readonly Li
     if (!dead.has(rule.id)) findings.push(...findingsOf(rule));
   }
   const alive = enabled.filter((rule) => isDeciding(rule.action) && !dead.has(rule.id));
-  const candidates = new Candidates(alive, implications);
+  const candidates = new Candidates(alive);
   yield;
   for (const [rank, rule] of alive.entries()) {
     if (rule.source === "builtin") continue;
@@ -110,21 +111,22 @@ function overruled(rule: Rule, other: Rule, implications: Implications): LintFin
 }
 
 function deadFinding(rule: Rule): LintFinding | undefined {
-  const why = whyDead(rule);
+  const why = whyDead(rule.condition.expression);
   return why === undefined ? undefined : finding("dead", rule, `can never match: ${why}`);
 }
 
-function whyDead(rule: Rule): string | undefined {
-  const parts = conjuncts(rule.condition.expression);
+const whyDead = onceEach((expression: Expression): string | undefined => {
+  const parts = conjuncts(expression);
   if (parts.some((part) => part.kind === "literal" && part.value === false)) return "it is false";
-  if (typesOf(rule).length === 0) return "no type of event has all the fields that it reads";
+  if (typesOf({ guard: guardOf(expression) }).length === 0)
+    return "no type of event has all the fields that it reads";
   const keys = parts.flatMap((part) => guardOf(part).key ?? []);
   for (const [place, key] of keys.entries()) {
     const other = keys.slice(place + 1).find((next) => next.path === key.path && areDisjoint(key, next));
     if (other !== undefined) return `"${key.path}" would have to be two things at once`;
   }
   return undefined;
-}
+});
 
 function conjuncts(expression: Expression): readonly Expression[] {
   return expression.kind === "and" ? childrenOf(expression).flatMap(conjuncts) : [expression];

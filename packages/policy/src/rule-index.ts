@@ -2,6 +2,7 @@ import type { Facts } from "./cel/evaluate.ts";
 import type { Guard } from "./cel/guard.ts";
 import { EVENT_TYPE_NAMES, type EventType, typesThatCarry } from "./event/event-table.ts";
 import { POLICY_LIMITS } from "./limits.ts";
+import { onceEach } from "./once-each.ts";
 import type { Rule } from "./rule.ts";
 
 /** Ranks of rules: their places in the order of judgement. */
@@ -60,7 +61,7 @@ export function createRuleIndex(rules: readonly Rule[]): RuleIndex {
 }
 
 /** The event types that a rule can match at all. */
-export function typesOf({ guard }: Rule): readonly EventType[] {
+export function typesOf({ guard }: Pick<Rule, "guard">): readonly EventType[] {
   return placeOf(guard).types;
 }
 
@@ -71,19 +72,12 @@ interface Place {
   readonly name: string | undefined;
 }
 
-const PLACES = new WeakMap<Guard, Place>();
-
-function placeOf(guard: Guard): Place {
-  const known = PLACES.get(guard);
-  if (known !== undefined) return known;
-  const { needs, key, types } = guard;
+const placeOf = onceEach(({ needs, key, types }: Guard): Place => {
   const carry = typesThatCarry(key === undefined ? needs : [...needs, key.path]);
   // The deepest name is the rarest.
   const [name] = [...needs].sort((a, b) => b.split(".").length - a.split(".").length);
-  const place = { types: types === undefined ? carry : carry.filter((type) => types.has(type)), name };
-  PLACES.set(guard, place);
-  return place;
-}
+  return { types: types === undefined ? carry : carry.filter((type) => types.has(type)), name };
+});
 
 function typeIndex(rules: readonly Rule[], ranks: Ranks): TypeIndex {
   const fields = new Map<string, FieldBucket>();

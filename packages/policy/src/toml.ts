@@ -18,12 +18,23 @@ export interface TomlEntry {
 
 /** Flattens a TOML text into its headers and values, in order. One fault at most: the parser stops at it. */
 export function readToml(text: string): Checked<readonly TomlEntry[]> {
-  return parsed(text, (body) => {
-    const entries: TomlEntry[] = [];
-    const reader = new Reader(text, entries);
-    for (const node of body) reader.node(node, []);
-    return entries;
-  });
+  return parsed(text, (body) => entriesOf(text, body));
+}
+
+type TomlBody = readonly (AST.TOMLTable | AST.TOMLKeyValue)[];
+
+function entriesOf(text: string, body: TomlBody): readonly TomlEntry[] {
+  const entries: TomlEntry[] = [];
+  const reader = new Reader(text, entries);
+  for (const node of body) reader.node(node, []);
+  return entries;
+}
+
+/** As `readToml`, with what stands where: for who changes the text next. */
+export function readTomlWithOutline(
+  text: string,
+): Checked<{ readonly entries: readonly TomlEntry[]; readonly outline: readonly TomlNode[] }> {
+  return parsed(text, (body) => ({ entries: entriesOf(text, body), outline: outlineIn(text, body) }));
 }
 
 /** A header or a pair, and where it stands in the text: offsets in UTF-16 units, ends behind the last one. */
@@ -41,7 +52,11 @@ export interface TomlNode {
 
 /** The text as what stands where, for who changes a part of it. Comments and blank lines are what is between. */
 export function outlineToml(text: string): Checked<readonly TomlNode[]> {
-  return parsed(text, (body) => body.map((node) => outlineOf(text, node, [])));
+  return parsed(text, (body) => outlineIn(text, body));
+}
+
+function outlineIn(text: string, body: TomlBody): readonly TomlNode[] {
+  return body.map((node) => outlineOf(text, node, []));
 }
 
 function outlineOf(text: string, node: AST.TOMLTable | AST.TOMLKeyValue, above: readonly string[]): TomlNode {
@@ -65,10 +80,7 @@ function namesOf(key: AST.TOMLKey): string[] {
 }
 
 /** Parses within the bounds, and gives what `make` makes of the tables and pairs, or the one fault. */
-function parsed<T>(
-  text: string,
-  make: (body: readonly (AST.TOMLTable | AST.TOMLKeyValue)[]) => T,
-): Checked<T> {
+function parsed<T>(text: string, make: (body: TomlBody) => T): Checked<T> {
   const start = { line: 1, column: 1 };
   if (text.length > POLICY_LIMITS.fileBytesMax) {
     return refused("too_large", `the file is longer than ${POLICY_LIMITS.fileBytesMax} characters`, start);

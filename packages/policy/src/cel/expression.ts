@@ -1,4 +1,5 @@
 import type { CelValue } from "../event/value.ts";
+import { onceEach } from "../once-each.ts";
 import type { Meter } from "./meter.ts";
 import type { Outcome } from "./outcome.ts";
 
@@ -100,18 +101,6 @@ export function childrenOf(expression: Expression): readonly Expression[] {
 /** How many expressions there are, with all inside. */
 export function partsOf(expression: Expression): number {
   return childrenOf(expression).reduce((sum, child) => sum + partsOf(child), 1);
-}
-
-/** What follows from an expression alone, found once: conditions stay from one reading of the rules to the next. */
-export function onceEach<T>(of: (expression: Expression) => T): (expression: Expression) => T {
-  const known = new WeakMap<Expression, { readonly found: T }>();
-  return (expression) => {
-    const before = known.get(expression);
-    if (before !== undefined) return before.found;
-    const found = of(expression);
-    known.set(expression, { found });
-    return found;
-  };
 }
 
 /** The same meaning gives the same text, whatever its spaces, quotes and positions were. */

@@ -1,4 +1,5 @@
-import { type Expression, onceEach } from "./expression.ts";
+import { onceEach } from "../once-each.ts";
+import type { Expression } from "./expression.ts";
 
 type Paths = ReadonlySet<string>;
 
@@ -23,7 +24,7 @@ export interface Key {
 }
 
 export const guardOf = onceEach(
-  (expression): Guard => ({
+  (expression: Expression): Guard => ({
     needs: neededFor(true, expression),
     key: keyOf(expression, (path) => path !== TYPE),
     types: keyOf(expression, (path) => path === TYPE)?.equal,

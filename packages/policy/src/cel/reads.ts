@@ -1,4 +1,5 @@
-import { childrenOf, type Expression, onceEach } from "./expression.ts";
+import { onceEach } from "../once-each.ts";
+import { childrenOf, type Expression } from "./expression.ts";
 
 /** What a condition reads of an event. */
 export interface Reads {
@@ -8,7 +9,7 @@ export interface Reads {
   readonly presence: ReadonlySet<string>;
 }
 
-export const readsOf = onceEach((expression): Reads => {
+export const readsOf = onceEach((expression: Expression): Reads => {
   const values = new Set<string>();
   const presence = new Set<string>();
   const walk = (part: Expression): void => {
