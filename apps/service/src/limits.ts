@@ -186,6 +186,9 @@ export const LOG_LIMITS = {
   filesAFolder: 128,
   /** One line; the rest of a longer one is dropped. */
   lineBytesMax: 64 * KIB,
+  /** A file is written to so often at most, or sooner when there is much. */
+  gatherMs: 10,
+  gatherBytesMax: 64 * KIB,
   /** A line of a guest's that is as long may have been cut by its owner, which keeps 8 KiB of one. */
   ownerLineBytesMin: 8 * KIB - 4,
   /** What one VM's processes may say, and how much at once: a boot says less than a tenth of it. */

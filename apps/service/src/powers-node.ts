@@ -34,6 +34,12 @@ export function nodePowers(
     bundle,
     grants: nodeReadPaths(nodeBinary, [bundle, builtPath("native.node")]),
   });
+  let known: Confinement | null = null;
+  // A kernel's Landlock is what it was when it started.
+  const confinement = () => {
+    known ??= confinementOf(native().landlockAbi());
+    return known;
+  };
   return {
     uid,
     pid: process.pid,
@@ -54,7 +60,7 @@ export function nodePowers(
       startOwner(workerWords(programOf(join(dirname(ownerPath), `${plan.kind}.cjs`)), plan), descriptors),
     pairs: nativePairs(),
     lookup: async (host) => (await lookup(host, { all: true })).map(({ address }) => address),
-    confinement: () => confinementOf(native().landlockAbi()),
+    confinement,
   };
 }
 

@@ -16,7 +16,8 @@ export interface LogFileOptions {
 
 /**
  * Appends lines to PATH, which becomes PATH.1 and so on at a size limit. Lines are written in the background,
- * in order; what the disk cannot take in time is dropped and counted, so that no writer ever waits.
+ * in order; what the disk cannot take in time is dropped and counted, so that no writer ever waits. The first line is
+ * written at once, those of the moment after it together: a write costs the event loop as much as many a request.
  */
 export class LogFile {
   readonly path: string;
@@ -30,6 +31,10 @@ export class LogFile {
   #pendingBytes = 0;
   #droppedLines = 0;
   #writing: Promise<void> | null = null;
+  /** Who waits for everything to be written. */
+  #flushes = 0;
+  /** Ends the wait for more lines. */
+  #hurry: () => void = () => undefined;
   #isClosed = false;
   #hasFailed = false;
 
@@ -52,11 +57,15 @@ export class LogFile {
     this.#pending.push(line);
     this.#pendingBytes += bytes;
     this.#writing ??= this.#writeAll();
+    if (this.#pendingBytes >= LOG_LIMITS.gatherBytesMax) this.#hurry();
   }
 
   /** Resolves when everything appended so far is in the file. */
   async flush(): Promise<void> {
+    this.#flushes += 1;
+    this.#hurry();
     while (this.#writing !== null) await this.#writing;
+    this.#flushes -= 1;
   }
 
   /** Gives the descriptor back; a later line opens the file again. */
@@ -83,6 +92,7 @@ export class LogFile {
         this.#pending = [];
         this.#pendingBytes = 0;
         await this.#write(text);
+        await this.#moreLines();
       }
     } catch (thrown) {
       this.#pending = [];
@@ -92,6 +102,17 @@ export class LogFile {
     } finally {
       this.#writing = null;
     }
+  }
+
+  #moreLines(): Promise<void> {
+    if (this.#flushes > 0 || this.#pendingBytes >= LOG_LIMITS.gatherBytesMax) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, LOG_LIMITS.gatherMs);
+      this.#hurry = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
   }
 
   async #write(text: string): Promise<void> {

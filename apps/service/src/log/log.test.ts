@@ -4,13 +4,14 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
   truncateSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { LOG_LIMITS } from "../limits.ts";
 import { readGatewayPanics } from "../trouble/gateway-panics.ts";
 import { readAllLogs } from "./all-logs.ts";
@@ -37,6 +38,38 @@ test("a log rotates by size and keeps its last files", async () => {
   const window = await readLogWindow(join(folder, "a.log"), {});
   const kept = window.lines.map((line) => Number(line.split(" ")[1]));
   expect(kept).toEqual([14, 15, 16, 17, 18, 19]);
+});
+
+test("a line is written at once, those of the moment after it together, and all for whoever waits for them", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    const path = join(folder, "a.log");
+    const file = new LogFile(path);
+    const turns = async (isOver: () => boolean) => {
+      while (!isOver()) await new Promise((resolve) => setImmediate(resolve));
+    };
+    const size = () => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+    file.append("one");
+    // The clock stands still: nothing but what is said here lets a line go.
+    await turns(() => size() === 4 && vi.getTimerCount() === 1);
+    file.append("two");
+    file.append("three");
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(size()).toBe(4);
+    vi.advanceTimersByTime(LOG_LIMITS.gatherMs);
+    await turns(() => size() === 14 && vi.getTimerCount() === 1);
+    file.append("four");
+    await file.flush();
+    expect(readFileSync(path, "utf8")).toBe("one\ntwo\nthree\nfour\n");
+    file.append("five");
+    await turns(() => vi.getTimerCount() === 1);
+    for (let bytes = 0; bytes < LOG_LIMITS.gatherBytesMax; bytes += 1_025) file.append("x".repeat(1_024));
+    await turns(() => size() > LOG_LIMITS.gatherBytesMax);
+    await file.close();
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 test("a released log goes on where it was", async () => {
