@@ -1,8 +1,16 @@
-import { type FileHandle, open, rename, rm } from "node:fs/promises";
+import * as fs from "node:fs";
+import { closeSync, openSync } from "node:fs";
+import { rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
+import { promisify } from "node:util";
 import { Failure } from "@capsem/base";
 import { HOME_LIMITS } from "../limits.ts";
 import { readRegularFile } from "./regular-file.ts";
+
+// What may wait for the disk is done elsewhere. Going there and back costs more than closing a file does.
+const open = promisify(fs.open);
+const writeAll = promisify(fs.writeFile);
+const sync = promisify(fs.fsync);
 
 /**
  * Replaces a file as a whole: a reader sees the old bytes or the new ones. With `durable` it also holds after
@@ -23,12 +31,12 @@ export async function writeFileAtomic(path: string, text: string, durable = true
 /** A file of its own, in the place of whatever was there; with `durable` its bytes, not its name, are kept for good. */
 export async function writeNewFile(path: string, text: string, durable: boolean): Promise<void> {
   try {
-    const file = await openNew(path);
+    const fd = await openNew(path);
     try {
-      await file.writeFile(text);
-      if (durable) await file.sync();
+      await writeAll(fd, text);
+      if (durable) await sync(fd);
     } finally {
-      await file.close();
+      closeSync(fd);
     }
   } catch (thrown) {
     await rm(path, { force: true });
@@ -36,7 +44,7 @@ export async function writeNewFile(path: string, text: string, durable: boolean)
   }
 }
 
-async function openNew(path: string): Promise<FileHandle> {
+async function openNew(path: string): Promise<number> {
   try {
     return await open(path, "wx", 0o600);
   } catch (thrown) {
@@ -49,11 +57,11 @@ async function openNew(path: string): Promise<FileHandle> {
 
 /** Names in it hold after a loss of power. */
 export async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, "r");
+  const fd = openSync(folder, "r");
   try {
-    await handle.sync();
+    await sync(fd);
   } finally {
-    await handle.close();
+    closeSync(fd);
   }
 }
 
