@@ -165,6 +165,8 @@ async function whilePersisting(): Promise<{
   };
   const rig = await rigWith({ options: { writeRecord } });
   const id = await createVm(rig);
+  // That it runs is written after the answer: later, that write would be the first with the name.
+  await rig.service.registry.settle(rig.service.registry.get(id));
   const persisting = rig.client.post(`/vms/${id}/persist`, { name: "kept" });
   await reached.promise;
   return { rig, id, persisting, fail: () => gate.resolve() };
