@@ -5,6 +5,7 @@ import { join, resolve } from "node:path";
 import { ledgerFigures } from "./ledger-bench.ts";
 import { ledgerClientFigures } from "./ledger-client-bench.ts";
 import { mcpFigures } from "./mcp-bench.ts";
+import { isShort } from "./measure.ts";
 import { policyFigures } from "./policy-bench.ts";
 import { type Figure, renderTable } from "./statistics.ts";
 import { statusFigures } from "./status-bench.ts";
@@ -41,13 +42,15 @@ async function main(): Promise<void> {
   const figures: Figure[] = [];
   for (const [area, measure] of Object.entries(areas))
     if (asked.length === 0 || asked.includes(area)) figures.push(...(await measure()));
-  const report = { machine: { ...machine, load_after: loadavg()[0] }, figures };
-  mkdirSync(join(root, "dist"), { recursive: true });
-  writeFileSync(join(root, "dist", "bench.json"), `${JSON.stringify(report, null, 2)}\n`);
   console.log(
     `${machine.cores} × ${machine.cpu}, ${machine.memory_gib} GiB, Linux ${machine.kernel}, Node ${machine.node}, load ${machine.load_before?.toFixed(1)} → ${loadavg()[0]?.toFixed(1)}`,
   );
   console.log(renderTable(figures));
+  // What a short run measures is no figure to keep.
+  if (isShort) return;
+  const report = { machine: { ...machine, load_after: loadavg()[0] }, figures };
+  mkdirSync(join(root, "dist"), { recursive: true });
+  writeFileSync(join(root, "dist", "bench.json"), `${JSON.stringify(report, null, 2)}\n`);
   console.log("written: dist/bench.json");
 }
 

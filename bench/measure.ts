@@ -1,9 +1,10 @@
 import { readFileSync } from "node:fs";
 
-const short = process.env.CAPSEM_BENCH_SHORT === "1";
+/** A run for correctness alone. */
+export const isShort = process.env.CAPSEM_BENCH_SHORT === "1";
 
-/** Samples of a figure: the second number where a run is for correctness alone. */
-export const count = (full: number, quick: number): number => (short ? quick : full);
+/** Samples of a figure: the second number where a run is short. */
+export const count = (full: number, quick: number): number => (isShort ? quick : full);
 
 /** Proportional memory of a process, MiB. */
 export function pssMib(pid: number): number {

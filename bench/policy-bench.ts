@@ -11,6 +11,7 @@ import {
   type SecurityEvent,
   securityEvent,
 } from "@capsem/policy";
+import { count } from "./measure.ts";
 import { type Figure, figure } from "./statistics.ts";
 
 const digest = (text: string) => createHash("sha256").update(text).digest("hex");
@@ -119,10 +120,10 @@ function checkDecisions(snapshot: PolicySnapshot, events: readonly SecurityEvent
 }
 
 /** Decisions with 100 and 1,000 rules; the indexed and the naive way in turn, so that both see the same machine. */
-export async function policyFigures(rounds = 200): Promise<Figure[]> {
-  return [100, 1_000].flatMap((count) => {
-    const snapshot = snapshotOf(count);
-    const events = Array.from({ length: BATCH * 8 }, (_, n) => eventAt(n, count));
+export async function policyFigures(rounds = count(200, 8)): Promise<Figure[]> {
+  return [100, 1_000].flatMap((rules) => {
+    const snapshot = snapshotOf(rules);
+    const events = Array.from({ length: BATCH * 8 }, (_, n) => eventAt(n, rules));
     checkDecisions(snapshot, events);
     const samples = { indexed: [] as number[], naive: [] as number[] };
     for (let round = -40; round < rounds; round += 1) {
@@ -136,10 +137,10 @@ export async function policyFigures(rounds = 200): Promise<Figure[]> {
         samples.naive.push(naive);
       }
     }
-    const promise = count === 100 ? "p50 ≤ 5 µs" : "p50 ≤ 20 µs";
+    const promise = rules === 100 ? "p50 ≤ 5 µs" : "p50 ≤ 20 µs";
     return [
-      figure(`decision, ${count} rules`, "µs", samples.indexed, promise),
-      figure(`decision, ${count} rules, without the index`, "µs", samples.naive, "to compare"),
+      figure(`decision, ${rules} rules`, "µs", samples.indexed, promise),
+      figure(`decision, ${rules} rules, without the index`, "µs", samples.naive, "to compare"),
     ];
   });
 }

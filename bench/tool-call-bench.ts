@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { assert, messageOf, within } from "@capsem/base";
-import { count } from "./measure.ts";
+import { count, isShort } from "./measure.ts";
 import { type Figure, figure } from "./statistics.ts";
 import { startCapsem } from "./tool-capsem.ts";
 import type { Contender } from "./tool-contender.ts";
@@ -93,7 +93,7 @@ export async function toolFigures(): Promise<Figure[]> {
   const capsem = await startCapsem(server.url);
   const contenders: Contender[] = [...capsem.contenders];
   try {
-    const folder = await installPeers();
+    const folder = isShort ? null : await installPeers();
     const starts = {
       ...directStarts(server.url),
       ...(folder === null ? {} : peerStarts(folder, server.url)),

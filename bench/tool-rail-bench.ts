@@ -120,7 +120,7 @@ export async function railFigures(): Promise<Figure[]> {
     await proxy.ready;
     await service.call("facts.credit", { add: { facts: 1e9, bytes: 1e15 }, refusing: null });
     await service.call("policy.set", { user: "", corp: "", digest: compileSnapshot({}, digest).digest });
-    await service.call("servers.set", { generation: 1, servers: [], pins: [], disabled: [] });
+    await service.call("servers.set", { generation: 1, servers: [], disabled: [], pins: [] });
     const client = new BenchClient(await mux);
     await round(client, proxy.pid, 100, 16, count(2_000, 50));
     const figures: Figure[] = [];

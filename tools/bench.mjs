@@ -10,26 +10,6 @@ const run = (...args) => {
 };
 
 run(join(root, "tools", "bootstrap.mjs"));
-const { build } = await import("esbuild");
-/** The bench, and what it starts beside the product's own programs: a service whose VM is a stand-in. */
-const PROGRAMS = {
-  bench: "bench/main.ts",
-  "bench-tool-host": "bench/tool-host.ts",
-  "bench-tool-owner": "apps/service/src/testing/fake-owner.ts",
-};
-for (const [name, entry] of Object.entries(PROGRAMS)) {
-  await build({
-    absWorkingDir: root,
-    entryPoints: [entry],
-    outfile: `dist/${name}.cjs`,
-    bundle: true,
-    platform: "node",
-    target: "node20",
-    format: "cjs",
-    logLevel: "warning",
-    // The sources find the project's root by their own folder; a bundle has none.
-    define: { "import.meta.dirname": JSON.stringify(join(root, "tests", "support")) },
-    external: ["bufferutil", "utf-8-validate"],
-  });
-}
+const { buildBench } = await import("./bench-programs.mjs");
+await buildBench(join(root, "dist"));
 run(join(root, "dist", "bench.cjs"), ...process.argv.slice(2));

@@ -1,0 +1,1 @@
+export function buildBench(out: string): Promise<void>;
