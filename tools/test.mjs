@@ -15,23 +15,28 @@ const proofOnly = process.argv.includes("--proof");
 const total = { passed: 0, failures: [], skips: [], times: [] };
 const STAGE_TIMEOUT_MS = 50 * 60_000;
 
-function run(command, args, env = {}) {
+/** Resolves to how it ended. `output` is told what it says, which goes to our own output otherwise. */
+function run(command, args, env = {}, output = null) {
   return new Promise((done) => {
+    const channel = output === null ? "inherit" : "pipe";
     const child = spawn(command, args, {
       cwd: root,
-      stdio: ["ignore", "inherit", "inherit"],
+      stdio: ["ignore", channel, channel],
       timeout: STAGE_TIMEOUT_MS,
       env: { ...process.env, ...env },
     });
+    for (const stream of [child.stdout, child.stderr]) stream?.on("data", output);
     child.on("error", () => done(127));
     child.on("close", (code) => done(code ?? 1));
   });
 }
 
-/** A stage that is one check: it passes or fails as a whole. */
-async function check(name, command, args) {
+/** A stage that is one check: it passes or fails as a whole. Of one that is not alone, all it says comes at its end. */
+async function check(name, [command, ...args], { isAlone = true } = {}) {
   const started = Date.now();
-  const code = await run(command, args);
+  const said = [];
+  const code = await run(command, args, {}, isAlone ? null : (part) => said.push(part));
+  if (said.length > 0) process.stdout.write(Buffer.concat(said));
   if (code === 0) total.passed += 1;
   else total.failures.push(`${name}: it ended with ${code}`);
   ended(name, started, code === 0);
@@ -70,14 +75,27 @@ function ended(words, started, isGood, name = words) {
   console.log(`${isGood ? "ok" : "FAILED"}  ${words} (${(ms / 1000).toFixed(1)} s)`);
 }
 
+/** What the last stage needs, with its time. */
+async function prepared() {
+  const started = Date.now();
+  const proof = await prepareProof(proofOnly);
+  total.times.push({ name: "programs", ms: Date.now() - started });
+  return proof;
+}
+
 async function main() {
   const bin = (name) => join(root, "node_modules", ".bin", name);
-  if (!(await check("bootstrap", process.execPath, [join(root, "tools", "bootstrap.mjs")]))) return;
+  if (!(await check("bootstrap", [process.execPath, join(root, "tools", "bootstrap.mjs")]))) return;
   if (!proofOnly) {
-    await check("types", bin("tsc"), ["-p", "tsconfig.json"]);
-    await check("lint", bin("biome"), ["check", "--error-on-warnings", "."]);
-    await check("tidy", process.execPath, [join(root, "dist", "tidy.cjs")]);
+    const checks = [
+      ["types", [bin("tsc"), "-p", "tsconfig.json"]],
+      ["lint", [bin("biome"), "check", "--error-on-warnings", "."]],
+      ["tidy", [process.execPath, join(root, "dist", "tidy.cjs")]],
+    ];
+    await Promise.all(checks.map(([name, words]) => check(name, words, { isAlone: false })));
   }
+  // They come over the network, and are long there when the last stage needs them.
+  const programs = withoutVms ? null : prepared();
   const folder = mkdtempSync(join(tmpdir(), "capsem-test-"));
   try {
     const env = soak ? { CAPSEM_SOAK: "1" } : {};
@@ -86,9 +104,7 @@ async function main() {
       if (!withoutVms) await tests("vm", folder, env);
     }
     if (!withoutVms) {
-      const started = Date.now();
-      const proof = await prepareProof(proofOnly);
-      total.times.push({ name: "programs", ms: Date.now() - started });
+      const proof = await programs;
       await tests("proof", folder, { ...env, ...proof.env }, proof.prefix);
     }
   } finally {
