@@ -21,6 +21,7 @@ export class JobSpool {
   #segments: Segment[] = [];
   #first = 0;
   #end = 0;
+  #isWhole = false;
   #closed = false;
   #removed = false;
   #wakers = new Set<() => void>();
@@ -45,6 +46,11 @@ export class JobSpool {
   /** Bytes were dropped: what is kept does not begin at 0. */
   get truncated(): boolean {
     return this.#first > 0;
+  }
+
+  /** The guest has ended the job's output; the job itself may not be done yet. */
+  get isWhole(): boolean {
+    return this.#isWhole;
   }
 
   get closed(): boolean {
@@ -81,7 +87,7 @@ export class JobSpool {
     return { kind: segment.kind, offset: from, bytes };
   }
 
-  /** Resolves when something was appended, the spool was closed, or `signal` fired. */
+  /** Resolves when something was appended, nothing more will be, the spool was closed, or `signal` fired. */
   more(signal?: AbortSignal): Promise<void> {
     if (this.#closed || signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {
@@ -93,6 +99,12 @@ export class JobSpool {
       this.#wakers.add(wake);
       signal?.addEventListener("abort", wake, { once: true });
     });
+  }
+
+  /** Nothing is appended any more: who reads on to the job's end waits for `close`. */
+  end(): void {
+    this.#isWhole = true;
+    this.#wake();
   }
 
   /** No more output. What is kept can still be read. */

@@ -39,3 +39,21 @@ test("a job that the guest refuses is not heard of again", async () => {
   const { asked } = await asksOf(new Failure("command_not_found", "no such command"));
   expect(asked.map(([name]) => name)).toEqual(["job_start"]);
 });
+
+test("output whose stream ends is whole before its job is done, and that of a broken stream is not", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "owner-jobs-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const reads = [async () => null, async () => Promise.reject(new Failure("reset", "reset by the peer"))];
+  const link = {
+    bulk: () => ({ open: () => ({ end: () => undefined, reset: () => undefined, read: reads.shift() }) }),
+    requests: { ask: async () => ({}) },
+  } as unknown as GuestLink;
+  const jobs = new Jobs(link, folder, { now: () => 0, log: () => undefined });
+  for (const job of ["job_whole", "job_broken"]) await jobs.start({ job, command: "make", stdin: false });
+  await new Promise<void>((resolve) => setImmediate(resolve));
+  const states = jobs.list().map(({ spool }) => [spool.isWhole, spool.closed]);
+  expect(states).toEqual([
+    [true, false],
+    [false, false],
+  ]);
+});

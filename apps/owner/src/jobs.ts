@@ -200,6 +200,7 @@ export class Jobs {
         else job.received.stderr += bytes.length;
         moved();
       }
+      job.spool.end();
     } finally {
       job.streamOver = true;
       moved();

@@ -100,7 +100,7 @@ const READ_BYTES_MAX = 60_000;
 async function sendOutput(
   job: Job,
   from: number,
-  follow: boolean,
+  follow: OwnerParams<"job.read">["follow"],
   stream: MuxStream,
   signal: AbortSignal,
 ): Promise<void> {
@@ -112,6 +112,7 @@ async function sendOutput(
     } else if (job.spool.removed && offset < job.spool.endOffset) {
       throw new Failure("job_not_found", `Cannot read on: job "${job.id}" was forgotten`);
     } else if (!follow || job.spool.closed || signal.aborted) return;
+    else if (follow === "output" && job.spool.isWhole) return;
     else await job.spool.more(signal);
   }
 }

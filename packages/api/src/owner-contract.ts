@@ -91,10 +91,17 @@ export const OWNER_METHODS = {
     result: ok,
   },
   "job.wait": { stream: "none", params: z.strictObject({ job: z.string() }), result: jobEnd },
-  /** Typed chunks ([u8 1|2][u32 BE length][bytes]) from `offset`; with follow until the job is done. */
+  /**
+   * Typed chunks ([u8 1|2][u32 BE length][bytes]) from `offset`; with `follow` until the job is done, or "output" until
+   * nothing more of it can come, which is known some milliseconds before.
+   */
   "job.read": {
     stream: "down",
-    params: z.strictObject({ job: z.string(), offset: z.number(), follow: z.boolean() }),
+    params: z.strictObject({
+      job: z.string(),
+      offset: z.number(),
+      follow: z.union([z.boolean(), z.literal("output")]),
+    }),
     result: z.strictObject({ offset: z.number(), truncated: z.boolean() }),
   },
   /** Raw stdin bytes; the stream's end closes stdin, a reset leaves it open. */

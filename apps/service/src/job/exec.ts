@@ -41,16 +41,18 @@ export async function execute(
   try {
     await run.call("job.start", params, limits);
     isStarted = true;
-    const { stream } = await run.open("job.read", { job, offset: 0, follow: true }, limits);
+    // Asked together, so that the owner is woken once.
+    const opened = run.open("job.read", { job, offset: 0, follow: "output" }, limits);
+    const ended = run.call("job.wait", { job }, { ...limits, timeoutMs: waitTimeoutMs(params.time_left_ms) });
+    ignore(ended);
+    const { stream } = await opened;
+    // Nothing is said on it: at the job's end there is one frame less to send while the answer waits.
+    stream.end();
     const output = { stdout: collector(), stderr: collector() };
     const collected = collect(stream, output);
     try {
       if (stdin !== null) ignore(feed(run, job, stdin, context.signal));
-      const end = await run.call(
-        "job.wait",
-        { job },
-        { ...limits, timeoutMs: waitTimeoutMs(params.time_left_ms) },
-      );
+      const end = await ended;
       await settledWithin(collected, EXEC_LIMITS.outputGraceMs);
       const result = resultOf(job, end, output, monotonicMs() - startedMs);
       const first = (each: OutputCollector) => each.first(BOUNDARY_LIMITS.contentBytesMax);

@@ -169,7 +169,7 @@ const SIGNALS: Readonly<Record<string, number>> = { SIGKILL: 9, SIGTERM: 15, SIG
 async function send(
   job: FakeJob,
   offset: number,
-  follow: boolean,
+  follow: OwnerParams<"job.read">["follow"],
   stream: MuxStream,
   signal: AbortSignal,
 ): Promise<void> {
