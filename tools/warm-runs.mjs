@@ -163,8 +163,9 @@ export function warmLedger(out) {
 /** As the service starts them (`WORKER_NODE_FLAGS` of @capsem/jail): V8 refuses a cache that was made with others. */
 const WORKER_FLAGS = [
   "--single-threaded-gc",
-  "--max-semi-space-size=2",
+  "--max-semi-space-size=4",
   "--initial-old-space-size=12",
+  "--heap-growing-percent=100",
   "--v8-pool-size=1",
 ];
 
