@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { applyEdits, type PolicyEdit } from "./edit.ts";
 import { emptyLayer, type PolicyLayer, parseLayer } from "./layer.ts";
-import { patchLayerText, provenText } from "./layer-text.ts";
+import { type PatchedText, patchLayerText, patchSlices, provenText } from "./layer-text.ts";
 import { POLICY_LIMITS } from "./limits.ts";
 import { ruleJson } from "./rule-json.ts";
 import { layerOf } from "./testing/policies.ts";
@@ -298,3 +298,38 @@ function missingLine(lines: readonly string[], all: readonly string[]): string |
   }
   return undefined;
 }
+
+/** As who makes one edit after another: with what the last one found out. */
+function patchedOf(text: string, user: PolicyLayer, edits: readonly PolicyEdit[]): PatchedText {
+  for (const slices = patchSlices(text, { user, corp }, edits); ; ) {
+    const slice = slices.next();
+    if (slice.done !== true) continue;
+    if (slice.value.kind === "refused") throw new Error(JSON.stringify(slice.value.faults));
+    return slice.value.value;
+  }
+}
+
+test("an edit after another makes of its text what it would by itself", () => {
+  let text = "# mine\n[limits]\nidle_secs = 60 # a minute\n";
+  let layer = layerOf("user", text);
+  const edits: PolicyEdit[] = [
+    put("one", { reason: "first" }),
+    put("two", { match: 'vm.name == "a"' }),
+    set("limits.idle_secs", 90),
+    put("one", { reason: "a longer one\u00e4" }),
+    set("limits.running_max", 3),
+    remove("two"),
+    reset("limits.idle_secs"),
+    put("three", {}),
+  ];
+  for (const edit of edits) {
+    const wanted = patched(text, edit);
+    const made = patchedOf(text, layer, [edit]);
+    expect(made.text).toBe(wanted);
+    expect(made.layer).toEqual(layerOf("user", wanted));
+    // Somebody adds lines by hand, with the same meaning: nothing stands any more where it stood.
+    const longer = `# theirs\n\n${made.text}`;
+    expect(patchedOf(longer, made.layer, [put("four", {})]).text).toBe(patched(longer, put("four", {})));
+    ({ text, layer } = made);
+  }
+});

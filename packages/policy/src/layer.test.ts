@@ -12,6 +12,18 @@ function faultsOf(source: RuleSource, text: string, options = {}): string[] {
 /** A whole rule around one line that is tried. */
 const around = (line: string) => `[profiles.rules.a]\naction = "block"\nmatch = "true"\n${line}\n`;
 
+test("a condition that was read before is not looked into again", () => {
+  const [first, again, other] = [
+    around(""),
+    around("priority = 20"),
+    around("").replace("true", "1 < 2"),
+  ].map((text) => layerOf("user", text).rules[0]);
+  expect(again?.condition).toBe(first?.condition);
+  expect(again?.guard).toBe(first?.guard);
+  expect(again?.reads).toBe(first?.reads);
+  expect(other?.guard).not.toBe(first?.guard);
+});
+
 test("a file gives its rules and settings", () => {
   const layer = layerOf(
     "user",
