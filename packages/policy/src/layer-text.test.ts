@@ -329,7 +329,8 @@ test("an edit after another makes of its text what it would by itself", () => {
     expect(made.layer).toEqual(layerOf("user", wanted));
     // Somebody adds lines by hand, with the same meaning: nothing stands any more where it stood.
     const longer = `# theirs\n\n${made.text}`;
-    expect(patchedOf(longer, made.layer, [put("four", {})]).text).toBe(patched(longer, put("four", {})));
+    const more = set("limits.pool_size", 4);
+    expect(patchedOf(longer, made.layer, [more]).text).toBe(patched(longer, more));
     ({ text, layer } = made);
   }
 });
