@@ -10,8 +10,8 @@ const proofTests = ["tests/proof/*.proof.test.ts"];
 // The dearer agents are for `npm run proof`.
 const withAgents = process.env.CAPSEM_PROOF_AGENTS === "1";
 const { unit, process: withProcesses, alone } = hostTests(import.meta.dirname);
-// What starts programs waits for them two thirds of its time: two files a core, on the two cores that all runs have.
-const [UNIT_WORKERS, PROCESS_WORKERS] = [2, 4];
+// What starts programs waits for them two thirds of its time.
+const [UNIT_WORKERS, PROCESS_WORKERS] = [2, 3];
 
 export default defineConfig({
   test: {

@@ -231,6 +231,9 @@ describe.skipIf(reason !== undefined)("the jobs of the guest agent", { timeout: 
       const done = host.next((m) => m.name === "job_done" && m.body.job === job);
       await host.ask("job_start", { job, command: "exec yes", stdin: false });
       await stream.read();
+      // It sleeps when its pipe is full, because nobody reads there any more.
+      const waits = 'for p in /proc/[0-9]*; do grep -qs "^yes$" $p/comm && grep "^State:.S" $p/status; done';
+      expect(await settles(async () => (await host.run({ command: waits })).stdout.length > 0)).toBe(true);
       const before = rig.residentBytes();
       for (let i = 0; i < 50; i++) await host.ping(1_000 + i);
       for (let i = 0; i < 5; i++) await host.run({ command: "true" });
