@@ -186,7 +186,7 @@ export const LOG_LIMITS = {
   filesAFolder: 128,
   /** One line; the rest of a longer one is dropped. */
   lineBytesMax: 64 * KIB,
-  /** A file is written to so often at most, or sooner when there is much. */
+  /** The service's own is written to so often at most, or sooner when there is much; who reads it may miss as much. */
   gatherMs: 10,
   gatherBytesMax: 64 * KIB,
   /** A line of a guest's that is as long may have been cut by its owner, which keeps 8 KiB of one. */

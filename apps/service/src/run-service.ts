@@ -7,7 +7,7 @@ import { takeInstanceLock } from "./home/instance-lock.ts";
 import { createHome, type HomeLayout, homeLayout } from "./home/layout.ts";
 import { checkSchemaVersion } from "./home/schema-version.ts";
 import { openKeys } from "./ledger/key-files.ts";
-import { PROCESS_LIMITS } from "./limits.ts";
+import { LOG_LIMITS, PROCESS_LIMITS } from "./limits.ts";
 import { createLineRedactor } from "./log/line-redactor.ts";
 import { LogFile } from "./log/log-file.ts";
 import { createServiceLog, type ServiceLog } from "./log/service-log.ts";
@@ -64,6 +64,8 @@ async function serve(options: RunOptions, layout: HomeLayout): Promise<number> {
   const redactor = new SecretRedactor();
   const file = new LogFile(join(layout.logs, "service.jsonl"), {
     redact: createLineRedactor(redactor),
+    // It has a line for each request, and a write costs the event loop as much as many a request.
+    gatherMs: LOG_LIMITS.gatherMs,
     onError: (thrown) => options.say(`capsem service: Cannot write its log: ${messageOf(thrown)}`),
   });
   const log = createServiceLog(file, powers.nowMs);

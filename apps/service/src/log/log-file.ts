@@ -10,20 +10,22 @@ export interface LogFileOptions {
   readonly filesKept?: number;
   /** What every line passes before it waits for the disk. */
   readonly redact?: LineRedactor;
+  /** The first line is written at once, those of so long after it together; 0: as soon as the disk has the one before. */
+  readonly gatherMs?: number;
   /** Told once of a disk that does not take the lines. */
   readonly onError?: (thrown: unknown) => void;
 }
 
 /**
  * Appends lines to PATH, which becomes PATH.1 and so on at a size limit. Lines are written in the background,
- * in order; what the disk cannot take in time is dropped and counted, so that no writer ever waits. The first line is
- * written at once, those of the moment after it together: a write costs the event loop as much as many a request.
+ * in order; what the disk cannot take in time is dropped and counted, so that no writer ever waits.
  */
 export class LogFile {
   readonly path: string;
   readonly #bytesMax: number;
   readonly #kept: number;
   readonly #redact: LineRedactor;
+  readonly #gatherMs: number;
   readonly #onError: (thrown: unknown) => void;
   #file: FileHandle | null = null;
   #size = 0;
@@ -42,6 +44,7 @@ export class LogFile {
     this.path = path;
     this.#bytesMax = options.fileBytesMax ?? LOG_LIMITS.fileBytesMax;
     this.#kept = options.filesKept ?? LOG_LIMITS.filesKept;
+    this.#gatherMs = options.gatherMs ?? 0;
     this.#redact = options.redact ?? plainLines;
     this.#onError = options.onError ?? (() => undefined);
   }
@@ -105,9 +108,10 @@ export class LogFile {
   }
 
   #moreLines(): Promise<void> {
-    if (this.#flushes > 0 || this.#pendingBytes >= LOG_LIMITS.gatherBytesMax) return Promise.resolve();
+    const isDue = this.#flushes > 0 || this.#pendingBytes >= LOG_LIMITS.gatherBytesMax;
+    if (this.#gatherMs === 0 || isDue) return Promise.resolve();
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, LOG_LIMITS.gatherMs);
+      const timer = setTimeout(resolve, this.#gatherMs);
       this.#hurry = () => {
         clearTimeout(timer);
         resolve();

@@ -44,7 +44,7 @@ test("a line is written at once, those of the moment after it together, and all 
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
     const path = join(folder, "a.log");
-    const file = new LogFile(path);
+    const file = new LogFile(path, { gatherMs: LOG_LIMITS.gatherMs });
     const turns = async (isOver: () => boolean) => {
       for (let left = 100_000; !isOver(); left--) {
         expect(left).toBeGreaterThan(0);
