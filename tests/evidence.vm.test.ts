@@ -89,7 +89,7 @@ test("a VM's whole story can be read after it is gone, and an export of it verif
   const key = readFileSync(join(rig.home, "keys", "ledger.pub"), "utf8");
   const text = readFileSync(file, "utf8");
   const { rows, signedRows } = verifyExport(text, key);
-  expect([rows > 30, signedRows]).toEqual([true, rows]);
+  expect([rows > 20, signedRows]).toEqual([true, rows]);
   expect(() => verifyExport(text.replace("exit 3", "exit 0"), key)).toThrow(/(hash|body) of row \d+ is/);
 });
 
@@ -125,10 +125,10 @@ function runSql(vm: Vm, sql: string): void {
   db.close();
 }
 
-/** One byte of the file, where it holds this text first. */
+/** One byte of the file, where it holds this text last: before, a page may have what was moved to another one. */
 function changeByte(vm: Vm, text: string): void {
   const bytes = readFileSync(database(vm));
-  const at = bytes.indexOf(text);
+  const at = bytes.lastIndexOf(text);
   expect(at).toBeGreaterThan(0);
   bytes[at] = (bytes[at] ?? 0) ^ 1;
   writeFileSync(database(vm), bytes);
