@@ -3,7 +3,7 @@ import { genesisHead } from "@capsem/api/ledger-chain";
 import { type Deferred, defer } from "@capsem/base";
 import { createPeer } from "@capsem/rpc";
 import { expect, onTestFinished, test } from "vitest";
-import { body } from "../testing/ledger-rig.ts";
+import { body, decision } from "../testing/ledger-rig.ts";
 import { ChainFollower } from "./chain-follower.ts";
 import { LedgerFeed } from "./ledger-feed.ts";
 import { LedgerLink } from "./ledger-link.ts";
@@ -78,7 +78,7 @@ function rig({ hasFiles = false } = {}) {
     here.close();
     there.close();
   });
-  return { feed, calls, gates, closed };
+  return { feed, calls, gates, closed, channel: ours };
 }
 
 test("a walk that is asked for while its files are being closed is made", async () => {
@@ -129,4 +129,26 @@ test("while its files are another's nothing opens them, and what came meanwhile 
   feed.reset();
   await Promise.all([ready, feed.flush()]);
   expect(calls).toEqual(["open", "append", "close", "open", "append"]);
+});
+
+test("an intent is on its channel before what its boundary begins then is on another", async () => {
+  const { feed, channel } = rig();
+  await feed.ready();
+  const [owner, far] = duplexPair();
+  const peer = createPeer({ role: "host", duplex: owner, handlers: {} });
+  const there = createPeer({ role: "guest", duplex: far, handlers: { "job.start": async () => ({}) } });
+  const written: string[] = [];
+  for (const [name, duplex] of [["ledger", channel] as const, ["owner", owner] as const]) {
+    const write = duplex.write.bind(duplex) as (...given: unknown[]) => boolean;
+    duplex.write = (...given: unknown[]) => {
+      written.push(name);
+      return write(...given);
+    };
+  }
+  const recordIntent = async () => feed.append([decision("a")]);
+  await recordIntent();
+  await peer.call("job.start", {});
+  expect(written[0]).toBe("ledger");
+  peer.close();
+  there.close();
 });

@@ -84,7 +84,9 @@ export class LedgerFeed {
     for (const row of rows) this.#acts.note(row);
     // What begins wants it open again; what ends does not.
     if (this.#acts.size > 0 && this.#wants === "nothing") this.#wants = "open";
-    this.#wakeAfterThisTurn();
+    // An intent is on its way before its act is; what ends an act, or is told by others, waits for more of this turn.
+    if (!isDue && rows.some(({ table }) => table === "security_decision_events")) this.wake();
+    else this.#wakeAfterThisTurn();
   }
 
   failure(kind: "ledger_away" | "ledger_full" | "ledger_broken"): Failure<ErrorKind> {
