@@ -1,9 +1,7 @@
 import { homedir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { setFlagsFromString } from "node:v8";
 import { checkStart } from "./check-start.ts";
-import { COMPILE_FLAG } from "./compile-flag.ts";
 import { nodeMachinery } from "./machinery-node.ts";
 import { nodePowers } from "./powers-node.ts";
 import { runService } from "./run-service.ts";
@@ -16,7 +14,6 @@ const MACHINE_CORP = "/etc/capsem/corp.toml";
  * whether its settings and rules would let it start.
  */
 async function main(): Promise<void> {
-  setFlagsFromString(COMPILE_FLAG);
   const { values } = parseArgs({ options: { home: { type: "string" }, check: { type: "boolean" } } });
   const home = resolve(values.home ?? process.env.CAPSEM_HOME ?? join(homedir(), ".capsem"));
   if (values.check === true) {
