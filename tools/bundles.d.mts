@@ -1,5 +1,7 @@
 export interface BundleRow {
   readonly name: string;
+  /** What its program is called, where that is not `NAME-main`. */
+  readonly main?: string;
   /** Makes the code caches of a bundle in `out`, where it has any. */
   readonly warm?: (out: string) => Promise<void>;
 }

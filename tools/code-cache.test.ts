@@ -12,6 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { Script } from "node:vm";
+import { WORKER_KINDS } from "@capsem/api";
 import { WORKER_NODE_FLAGS } from "@capsem/jail";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { BUNDLES, writeBundle } from "./bundles.mjs";
@@ -190,6 +191,24 @@ describe("the build", () => {
     const checked = run(join(out, "cli.cjs"), ["triage", "--since", "a while"]);
     expect(checked).toMatchObject({ caches: "taken", schemas: "some" });
   }, 60_000);
+
+  const programs = BUNDLES.flatMap(({ name, main = `${name}-main`, warm }) => (warm ? [{ name, main }] : []));
+  it.each(programs)(
+    "has made one that is taken by $name, started as the product starts it",
+    ({ name, main }) => {
+      const flags = WORKER_KINDS.some((kind) => kind === name) ? WORKER_NODE_FLAGS : [];
+      const load = `
+      const { readFileSync } = require("node:fs");
+      const [name] = process.argv.slice(1);
+      const cache = readFileSync(name + ".cache");
+      const cachedData = cache.subarray(${HEAD_BYTES}, (cache.length + ${HEAD_BYTES}) / 2);
+      const source = readFileSync(name + ".cjs", "latin1");
+      const { cachedDataRejected } = new (require("node:vm").Script)(source, { filename: name + ".cjs", cachedData });
+      console.log(cachedDataRejected);`;
+      const words = [...flags, "-e", load, join(root, "dist", main)];
+      expect(spawnSync(process.execPath, words, { encoding: "utf8" })).toMatchObject({ stdout: "false\n" });
+    },
+  );
 
   it("makes those of a worker with the flags that the service starts it with", async () => {
     const [row] = BUNDLES.filter(({ name }) => name === "aggregator");
